@@ -1,0 +1,111 @@
+package policies
+
+import (
+	"smartswap/profilers"
+	"smartswap/sim"
+)
+
+// Kind of an action.
+type Kind uint8
+
+// Kinds.
+const (
+	Evict         Kind = iota // device copy goes; content is copied to To first unless a clean copy is there
+	Prefetch                  // a device copy is made, asynchronously
+	Release                   // memory held for a copy is given back, the compute stream waiting for the copy
+	Discard                   // device copy goes without a copy anywhere; content must be rematerialised
+	Rematerialize             // content is recomputed
+)
+
+// TriggerKind says when something happens.
+type TriggerKind uint8
+
+// Triggers.
+const (
+	Now        TriggerKind = iota // for Do: at once; in a plan: when the selector matches
+	AtStage                       // when the run reaches Stage
+	AtUse                         // at the N-th use of the selected storage
+	AtOp                          // at operator N of the iteration
+	OnPressure                    // when an allocation fails
+)
+
+// Trigger is a point in the program.
+type Trigger struct {
+	Kind  TriggerKind
+	Stage profilers.Stage
+	N     int32
+}
+
+// SelectorKind says how a storage is found.
+type SelectorKind uint8
+
+// Selectors.
+const (
+	ByHandle  SelectorKind = iota // a live handle
+	ByFeature                     // the storage whose recent history matches, in the given stage
+	ByStatic                      // static id; grades static and future only
+)
+
+// Selector finds a storage.
+type Selector struct {
+	Kind    SelectorKind
+	Handle  Handle
+	Feature Feature
+	Stage   profilers.Stage // ByFeature: match only in this stage
+	Static  int32
+}
+
+// Range is a part of a storage; the zero Range is all of it.
+type Range struct{ Lo, Hi sim.Bytes }
+
+// TierID names a memory tier; 0 is host memory.
+type TierID uint8
+
+// Action is one thing to do.
+type Action struct {
+	Kind Kind
+	What Selector
+	Part Range
+	To   TierID
+	// Start says when it begins, Release when the memory it holds beyond
+	// its copy is given back: for Evict the device block, for Prefetch the
+	// guard that keeps the storage from being freed under the copy.
+	Start, Release Trigger
+	// Wait makes the host wait until the copy has ended (Do only).
+	Wait bool
+}
+
+// Swap is one planned round trip: out when the selector matches, back at a
+// stage. A Plan keeps both halves together because the way back concerns
+// whatever storage matched on the way out.
+type Swap struct {
+	Out, In Action
+	Bytes   sim.Bytes // as planned, for reports
+	// Bound optimizer states are selected by handle and swapped out at
+	// Out.Start rather than on a match.
+	Optimizer bool
+}
+
+// Plan is an armed policy.
+type Plan struct {
+	Swaps []Swap
+	// Bounds are the logical-layer boundaries of each phase as operator
+	// positions inside the phase (0-based, inclusive): operator k is in
+	// layer i+1 for the smallest i with k <= Bounds[i], else in the last.
+	ForwardBounds, BackwardBounds []int32
+	// Vocabulary maps run-wide name ids to feature indices; see Feature.
+	Vocabulary Vocabulary
+	Iteration  int // whose observation it was made from
+	// Chunks splits each optimizer-state swap into this many pieces that
+	// move one after the other inside the optimizer phase; 0 or 1 = whole.
+	Chunks int
+}
+
+// TotalBytes is what one iteration of the plan moves out.
+func (p *Plan) TotalBytes() sim.Bytes {
+	var n sim.Bytes
+	for i := range p.Swaps {
+		n += p.Swaps[i].Bytes
+	}
+	return n
+}
