@@ -181,15 +181,24 @@ const (
 // It is well formed (see Validate): every read follows a write or touches a
 // resident, references never go negative, every storage that is not a resident
 // is dropped to zero before the end, marks nest.
+//
+// A storage that is not a resident is born with one reference at its first
+// Write, Ref adds one and Drop takes one; at zero it is freed, in host order,
+// and never comes back. A resident holds one reference from before the program
+// to after it, so its count is one again at the end. A program drops a storage
+// that another lane than Compute has used only after Compute waited for that
+// use: memory may then be reused in the order of the compute stream.
 type Program struct {
 	Instrs   []Instr
 	Args     []Arg
 	Storages []Storage // residents first
 	Kernels  []Kernel
 	Names    *Names
-	Events   int32  // ids of Record and Wait are below this
-	Ops      int32  // number of Op instructions
-	Kind     string // "train", "skip", "validate", …: what variation made it
+	// Residents is the number of residents: Storages[:Residents].
+	Residents int32
+	Events    int32  // ids of Record and Wait are below this; each is recorded once
+	Ops       int32  // number of Op instructions
+	Kind      string // "train", "skip", "validate", …: what variation made it
 }
 
 // Names interns operator and storage names. It belongs to a workload; it is
