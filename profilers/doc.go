@@ -10,7 +10,8 @@
 // # Where to start reading
 //
 //	observation.go  Stage, OpRec, TensorRec, SwapRec, Observation
-//	profiler.go     Fields, Costs, Profiler, the registry
-//	recorder.go     Recorder
+//	profiler.go     Fields, Costs, Profiler
+//	registry.go     the profilers that there are, and their prices
+//	recorder.go     Recorder; names.go numbers operator names for it
 //	change.go       change detection between operator sequences
 package profilers
