@@ -113,7 +113,8 @@ type Policy interface {
 	Handle(ev *Event, rt Runtime)
 }
 
-// Level is how much the profiler records from the next iteration on.
+// Level is how much the profiler records from the next iteration on. A run
+// starts at Full if the policy's Needs name profile fields, else at Off.
 type Level uint8
 
 // Levels.
