@@ -1,0 +1,117 @@
+package alloc
+
+import (
+	"cmp"
+	"slices"
+
+	"smartswap/sim"
+)
+
+// State of a block.
+type State uint8
+
+// States: a block is active while Allocated or Pending.
+const (
+	vacant    State = iota // an id without a block
+	Allocated              // handed out
+	Pending                // freed, waits for events of other streams
+	Inactive               // free for its stream
+)
+
+// String is the state's name in PyTorch's memory snapshots.
+func (s State) String() string {
+	return [...]string{"vacant", "active_allocated", "active_pending_free", "inactive"}[s]
+}
+
+// BlockInfo describes one block of a snapshot.
+type BlockInfo struct {
+	Block           Block
+	Addr            uint64
+	Size, Requested sim.Bytes // Requested is 0 when inactive
+	State           State
+}
+
+// SegmentInfo describes one segment: what the driver gave in one piece. Its
+// blocks, in address order, tile it.
+type SegmentInfo struct {
+	Addr   uint64
+	Size   sim.Bytes
+	Stream Stream
+	Large  bool
+	Blocks []BlockInfo
+}
+
+// Action is what a Trace tells.
+type Action uint8
+
+// Actions, with the meaning of the size that comes with them.
+const (
+	Alloc         Action = iota // requested bytes
+	FreeRequested               // requested bytes
+	FreeCompleted               // requested bytes
+	SegmentAlloc                // segment bytes
+	SegmentFree                 // segment bytes
+	OutOfMemory                 // rounded bytes; the address is the device's free bytes
+)
+
+// String is the action's name in PyTorch's memory history.
+func (a Action) String() string {
+	return [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom"}[a]
+}
+
+// Trace is one entry of the allocator's history.
+type Trace struct {
+	Action Action
+	Addr   uint64
+	Size   sim.Bytes
+	Stream Stream
+}
+
+// Inspector looks into an allocator without changing it. What New returns
+// implements it.
+type Inspector interface {
+	// Segments lists segments and their blocks in address order, in
+	// O(n log n) of the blocks. The bytes allocator, which asks no driver,
+	// lists each active block as a segment of its own.
+	Segments() []SegmentInfo
+	// LargestFree is the largest inactive block that a request of size
+	// bytes on s is allowed to look at: same pool, same stream.
+	LargestFree(size sim.Bytes, s Stream) sim.Bytes
+	// Usable is the sum of the inactive blocks of that pool and stream that
+	// are large enough for the request: the rest of Reserved - Active is,
+	// for it, fragmentation.
+	Usable(size sim.Bytes, s Stream) sim.Bytes
+	// Observe calls f at each entry of the history from now on; nil stops.
+	Observe(f func(Trace))
+}
+
+// Observe implements Inspector.
+func (c *core) Observe(f func(Trace)) { c.trace = f }
+
+// note tells the observer, if there is one.
+func (c *core) note(a Action, addr uint64, size sim.Bytes, s Stream) {
+	if c.trace != nil {
+		c.trace(Trace{a, addr, size, s})
+	}
+}
+
+// Segments implements Inspector: a segment is known by its first block, the
+// one without a neighbour before it.
+func (c *core) Segments() []SegmentInfo {
+	var list []SegmentInfo
+	for id := range c.blocks {
+		if n := &c.blocks[id]; n.state == vacant || n.prev != NoBlock {
+			continue
+		}
+		first := &c.blocks[id]
+		seg := SegmentInfo{Addr: first.addr, Stream: first.stream, Large: first.large}
+		for b := Block(id); b != NoBlock; b = c.blocks[b].next {
+			n := &c.blocks[b]
+			seg.Size += n.size
+			seg.Blocks = append(seg.Blocks, BlockInfo{b, n.addr, n.size, n.requested, n.state})
+		}
+		list = append(list, seg)
+	}
+	slices.SortFunc(list, func(a, b SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })
+	return list
+}

@@ -1,0 +1,67 @@
+package alloc
+
+// Stat is one statistic: its present value, its peak since the last
+// ResetPeaks, and everything that was ever added and taken away (PyTorch's
+// "allocated" and "freed").
+type Stat struct{ Current, Peak, Up, Down int64 }
+
+// add changes s by n; an intermediate value that only one add would show is
+// not seen by the peak.
+func (s *Stat) add(n int64) {
+	s.Current += n
+	if n < 0 {
+		s.Down -= n
+		return
+	}
+	s.Up += n
+	s.Peak = max(s.Peak, s.Current)
+}
+
+// Stats are the counters under their PyTorch names (torch.cuda.memory_stats).
+//
+// Allocated falls when a free is requested, Active and Requested when it is
+// complete: between the two the block waits for events.
+type Stats struct {
+	Allocated, Active, Requested, Reserved, InactiveSplit Stat // bytes
+	Segments                                              Stat
+	// Counts of blocks: "allocation", "active", "inactive_split",
+	// "oversize_allocations"; and of segments: "oversize_segments".
+	Allocations, ActiveBlocks, InactiveSplits Stat
+	OversizeAllocations, OversizeSegments     Stat
+
+	Retries, OOMs, Syncs, DriverAllocs, DriverFrees int64
+}
+
+// External is the share of the reservation that no active block uses: cached
+// memory and fragmentation, 0 to 1.
+func (s *Stats) External() float64 {
+	return share(s.Reserved.Current-s.Active.Current, s.Reserved.Current)
+}
+
+// Internal is the share of active memory that nobody asked for: rounding, 0 to 1.
+func (s *Stats) Internal() float64 {
+	return share(s.Active.Current-s.Requested.Current, s.Active.Current)
+}
+
+// Waiting is the share of active memory that is freed and waits for events, 0 to 1.
+func (s *Stats) Waiting() float64 {
+	return share(s.Active.Current-s.Allocated.Current, s.Active.Current)
+}
+
+// share is part/whole, 0 of nothing.
+func share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// resetPeaks starts a new window.
+func (s *Stats) resetPeaks() {
+	for _, x := range []*Stat{
+		&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Segments,
+		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.OversizeAllocations, &s.OversizeSegments,
+	} {
+		x.Peak = x.Current
+	}
+}
