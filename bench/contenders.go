@@ -10,11 +10,12 @@ import (
 )
 
 // contender makes an engine for a model. The function returned runs one batch:
-// it schedules the actors, handles n events in all (idle timers apart), and
-// leaves the engine empty, so that the next batch finds it warm.
+// it schedules the actors, handles n events in all (idle timers apart) and
+// returns how many it did handle. It leaves the engine empty, so that the next
+// batch finds it warm.
 type contender struct {
 	name string
-	new  func(m model) func(n int)
+	new  func(m model) func(n int) (fired int)
 }
 
 // contenders are the engines compared; the first is ours, the second the
@@ -45,11 +46,11 @@ type simIdle struct{}
 
 func (simIdle) Handle(uint32, sim.Stamp) {}
 
-func newSim(m model) func(n int) {
+func newSim(m model) func(n int) int {
 	l := &simLoad{load: load{model: m}, engine: sim.NewEngine()}
 	l.self = l.engine.Register(l)
 	idle := l.engine.Register(simIdle{})
-	return func(n int) {
+	return func(n int) int {
 		l.begin(n)
 		for i := range l.idle {
 			l.engine.After(farAway, sim.PrioDevice, idle, uint32(i))
@@ -60,6 +61,7 @@ func newSim(m model) func(n int) {
 		if err := l.engine.Run(); err != nil {
 			panic(err) // no model makes an invalid event
 		}
+		return l.fired
 	}
 }
 
@@ -80,10 +82,10 @@ type refIdle struct{}
 
 func (refIdle) handle(uint32) {}
 
-func newReference(m model) func(n int) {
+func newReference(m model) func(n int) int {
 	l := &refLoad{load: load{model: m}, engine: &reference{}}
 	l.engine.handlers = []refHandler{l, refIdle{}}
-	return func(n int) {
+	return func(n int) int {
 		l.begin(n)
 		for i := range l.idle {
 			l.engine.at(l.engine.now+farAway, 1, uint32(i))
@@ -92,6 +94,7 @@ func newReference(m model) func(n int) {
 			l.engine.at(l.engine.now+l.delay(), 0, uint32(i))
 		}
 		l.engine.run()
+		return l.fired
 	}
 }
 
@@ -119,7 +122,7 @@ func (h *eventHeap) Pop() any {
 	return x
 }
 
-func newContainerHeap(m model) func(n int) {
+func newContainerHeap(m model) func(n int) int {
 	l := &load{model: m}
 	var queue eventHeap
 	var now, seq uint64
@@ -133,7 +136,7 @@ func newContainerHeap(m model) func(n int) {
 			at(now+d, actor, arg)
 		}
 	}
-	return func(n int) {
+	return func(n int) int {
 		l.begin(n)
 		for i := range l.idle {
 			at(now+farAway, func(uint32) {}, uint32(i))
@@ -146,6 +149,7 @@ func newContainerHeap(m model) func(n int) {
 			now = ev.time
 			ev.fire(ev.arg)
 		}
+		return l.fired
 	}
 }
 
@@ -172,8 +176,8 @@ type akitaIdle struct{}
 
 func (akitaIdle) Handle(akita.Event) error { return nil }
 
-func newAkita(m model) func(n int) {
-	return func(n int) {
+func newAkita(m model) func(n int) int {
+	return func(n int) int {
 		// Time starts anew, as a float holds few large integers.
 		l := &akitaLoad{load{model: m}, akita.NewSerialEngine()}
 		l.begin(n)
@@ -186,13 +190,14 @@ func newAkita(m model) func(n int) {
 		if err := l.engine.Run(); err != nil {
 			panic(err) // no handler returns an error
 		}
+		return l.fired
 	}
 }
 
 // simgo, in the style of SimPy: timeouts with callbacks, which spares it the
 // goroutines of its processes.
-func newSimgo(m model) func(n int) {
-	return func(n int) {
+func newSimgo(m model) func(n int) int {
+	return func(n int) int {
 		l := &load{model: m}
 		s := simgo.NewSimulation()
 		var actor func(*simgo.Event)
@@ -209,5 +214,6 @@ func newSimgo(m model) func(n int) {
 			s.Timeout(float64(l.delay())).AddHandler(actor)
 		}
 		s.Run()
+		return l.fired
 	}
 }

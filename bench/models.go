@@ -31,19 +31,21 @@ const farAway = 1 << 50
 // load is the state of a batch of a model; it is the same for all engines.
 type load struct {
 	model
-	left int    // events still to be scheduled
-	rng  uint64 // xorshift64 (Marsaglia 2003)
+	left  int    // events still to be scheduled
+	fired int    // events of actors handled
+	rng   uint64 // xorshift64 (Marsaglia 2003)
 }
 
 // begin prepares a batch of n events.
 func (l *load) begin(n int) {
-	l.left = n - l.actors
+	l.left, l.fired = n-l.actors, 0
 	l.rng = 0x9e3779b97f4a7c15
 }
 
-// next is the delay of the firing actor's next event; more is false when the
-// batch needs no more.
+// next counts an event that fires and is the delay of that actor's next one;
+// more is false when the batch needs no more.
 func (l *load) next() (delay uint64, more bool) {
+	l.fired++
 	if l.left <= 0 {
 		return 0, false
 	}
