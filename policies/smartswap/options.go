@@ -1,0 +1,212 @@
+package smartswap
+
+import (
+	"fmt"
+
+	"smartswap/policies"
+	"smartswap/profilers"
+	"smartswap/sim"
+)
+
+// Target modes: what an iteration without evictions is planned for.
+const (
+	Reduction = "reduction" // the peak less Options.Reduction
+	Absolute  = "absolute"  // Options.TargetBytes
+	Fit       = "fit"       // nothing: what fits needs no swapping
+)
+
+// Optimizer modes: when optimizer states leave the device between their uses.
+// Whatever the mode, they stay if the plan has nothing to reduce.
+const (
+	OptimizerPlan   = "plan"   // state by state, when the planner's score says so
+	OptimizerWhole  = "whole"  // all states, back before the optimizer phase begins
+	OptimizerChunks = "chunks" // all states, moving through the optimizer phase in Chunks pieces
+	OptimizerOff    = "off"    // never
+)
+
+// Detectors of a changed operator sequence.
+const (
+	DetectLength = "length"        // operator count
+	DetectCosine = "length+cosine" // and the angle between the name vectors
+	DetectOff    = "off"
+)
+
+// Options are the constants and switches of the policy. Each switch names what
+// the shipped code does and what the fix does; the presets set them together.
+// Constants come from MindSpeed's swap_policy_config.py unless said otherwise.
+type Options struct {
+	// WarmUp iterations run under the full profiler before the first plan;
+	// StableStep is the iteration count at which the search may end.
+	WarmUp, StableStep int
+
+	// Bandwidth is what the planner believes the host link moves each way,
+	// in MiB/s: a constant in the shipped code, never measured.
+	Bandwidth int64
+
+	MinTensor     sim.Bytes // smaller tensors stay
+	Redundant     sim.Bytes // margin below the measured peak after evictions
+	RedundantStep sim.Bytes // added to it by each further iteration with evictions
+	Target        string    // Reduction, Absolute or Fit
+	Reduction     sim.Bytes
+	TargetBytes   sim.Bytes
+
+	SizeWeight     float64 // weight of size against coverage in the score
+	WeightStep     float64 // added to it by each iteration without evictions
+	DurationFactor float64 // on the measured iteration time
+
+	// FreeDelay and InFreeDelay are how many stages after its simulated end
+	// a copy's memory is released, out and in.
+	FreeDelay, InFreeDelay int
+
+	// Layers replaces the profile's model layer count; 0 keeps it.
+	// UnknownLayers stands in when neither is known; 0 makes every operator a
+	// layer of its own, as shipped.
+	Layers, UnknownLayers int
+
+	Optimizer string // OptimizerPlan, -Whole, -Chunks or -Off
+	Chunks    int
+
+	Detect    string // DetectLength, DetectCosine or DetectOff
+	MaxLength float64
+	MinCosine float64
+
+	// Recheck: a candidate is tested against budgets that include what the
+	// same round has chosen already. Shipped: the budgets before the round,
+	// so that one round can book a stage several times over.
+	Recheck bool
+	// RejectUseless: a swap whose device block would be released at or after
+	// its swap-in, so that it frees nothing, is planned around. Shipped: kept.
+	RejectUseless bool
+	// CountAllOps: a stage of k operators has the time of k. Shipped: of
+	// k-1, since a stage starts at the end of its first operator.
+	CountAllOps bool
+	// WholeHistory: the feature of a tensor that was evicted while being
+	// profiled is made from all its uses. Shipped: only from those under its
+	// first id, which no later iteration repeats.
+	WholeHistory bool
+	// SingleUseStates: an optimizer state used by one fused operator is a
+	// candidate. Shipped: two operators must use it.
+	SingleUseStates bool
+
+	// SteadyWarmUp: warm-up counts consecutive similar iterations. Shipped:
+	// there is no reference yet, so any iteration counts.
+	SteadyWarmUp bool
+	// Watch: in the stable state the lightweight profiler stays on, and a
+	// changed sequence, or more than twice the evictions that the plan was
+	// accepted with, lead back to warm-up. Shipped: the profiler is off and the state is final.
+	Watch bool
+	// KeepBest: the search goes on while there are evictions, up to
+	// SearchLimit plans, and ends with the plan of the fastest iteration.
+	// Shipped: it ends at StableStep with the last plan.
+	KeepBest    bool
+	SearchLimit int
+	// SeedGuard: the out-of-memory guard knows the optimizer states from the
+	// start and keeps its order when a plan is armed. Shipped: it knows what
+	// operators used since the last plan was armed.
+	SeedGuard bool
+}
+
+// FaithfulV1 is what the shipped code does, traps included: the goal-driven
+// planner of December 2024 (revision a86ca5b5~1) under the stage machine of
+// December 2025.
+func FaithfulV1() Options {
+	return Options{
+		WarmUp: 2, StableStep: 3,
+		Bandwidth: 25600, // 64/2.5*1000
+		MinTensor: 20 * sim.MiB,
+		Redundant: 2 * sim.GiB, RedundantStep: 300 * sim.MiB,
+		Target: Reduction, Reduction: 3 * sim.GiB, TargetBytes: 40 * sim.GiB,
+		SizeWeight: 2, DurationFactor: 1,
+		FreeDelay: 4, InFreeDelay: 2,
+		Optimizer: OptimizerPlan, Chunks: 16,
+		Detect: DetectLength, MaxLength: 0.05, MinCosine: 0.95,
+		SearchLimit: 8,
+	}
+}
+
+// Default is the policy as the paper describes it, on the shipped planner with
+// its traps fixed.
+func Default() Options {
+	o := FaithfulV1()
+	o.Target = Fit
+	o.UnknownLayers = 32 // assumed: the layer count of a 7B model
+	o.Detect = DetectCosine
+	o.Recheck = true
+	o.RejectUseless = true
+	o.CountAllOps = true
+	o.WholeHistory = true
+	o.SingleUseStates = true
+	o.SteadyWarmUp = true
+	o.Watch = true
+	o.KeepBest = true
+	o.SeedGuard = true
+	return o
+}
+
+// Presets by name.
+const (
+	PresetDefault    = "default"
+	PresetFaithfulV1 = "faithful-v1"
+)
+
+// ReadOptions reads a policy's parameters: the key "preset" chooses what all
+// other keys start from.
+func ReadOptions(p policies.Params) (Options, error) {
+	r := p.Read()
+	preset := PresetDefault
+	r.Choice("preset", &preset, PresetDefault, PresetFaithfulV1)
+	o := Default()
+	if preset == PresetFaithfulV1 {
+		o = FaithfulV1()
+	}
+	const most = 1 << 50 // bytes: more than any device or host has
+	policies.Int(r, "warm_up", &o.WarmUp, 1, 1000)
+	policies.Int(r, "stable_step", &o.StableStep, 2, 1000)
+	policies.Int(r, "bandwidth_mib_per_s", &o.Bandwidth, 100, 1<<30)
+	policies.Int(r, "min_tensor_bytes", &o.MinTensor, 1, most)
+	policies.Int(r, "redundant_bytes", &o.Redundant, 0, most)
+	policies.Int(r, "redundant_step_bytes", &o.RedundantStep, 0, most)
+	r.Choice("target", &o.Target, Reduction, Absolute, Fit)
+	policies.Int(r, "reduction_bytes", &o.Reduction, 0, most)
+	policies.Int(r, "target_bytes", &o.TargetBytes, 0, most)
+	r.Float("size_weight", &o.SizeWeight, 0, 1000)
+	r.Float("weight_step", &o.WeightStep, 0, 1000)
+	r.Float("duration_factor", &o.DurationFactor, 0.001, 1000)
+	policies.Int(r, "free_delay", &o.FreeDelay, 0, 1000)
+	policies.Int(r, "in_free_delay", &o.InFreeDelay, 0, 1000)
+	policies.Int(r, "layers", &o.Layers, 0, 10000)
+	policies.Int(r, "unknown_layers", &o.UnknownLayers, 0, 10000)
+	r.Choice("optimizer", &o.Optimizer, OptimizerPlan, OptimizerWhole, OptimizerChunks, OptimizerOff)
+	policies.Int(r, "chunks", &o.Chunks, 1, 4096)
+	r.Choice("detect", &o.Detect, DetectLength, DetectCosine, DetectOff)
+	r.Float("max_length", &o.MaxLength, 0, 10)
+	r.Float("min_cosine", &o.MinCosine, 0, 1)
+	r.Bool("recheck", &o.Recheck)
+	r.Bool("reject_useless", &o.RejectUseless)
+	r.Bool("count_all_ops", &o.CountAllOps)
+	r.Bool("whole_history", &o.WholeHistory)
+	r.Bool("single_use_states", &o.SingleUseStates)
+	r.Bool("steady_warm_up", &o.SteadyWarmUp)
+	r.Bool("watch", &o.Watch)
+	r.Bool("keep_best", &o.KeepBest)
+	policies.Int(r, "search_limit", &o.SearchLimit, 1, 1000)
+	r.Bool("seed_guard", &o.SeedGuard)
+	if err := r.Done(); err != nil {
+		return Options{}, err
+	}
+	if o.StableStep <= o.WarmUp {
+		return Options{}, fmt.Errorf("policies: option stable_step = %d: must be greater than warm_up = %d", o.StableStep, o.WarmUp)
+	}
+	return o, nil
+}
+
+// detector is the change detector that o asks for.
+func (o *Options) detector() profilers.Detector {
+	switch o.Detect {
+	case DetectLength:
+		return profilers.Detector{MaxLength: o.MaxLength}
+	case DetectCosine:
+		return profilers.Detector{MaxLength: o.MaxLength, MinCosine: o.MinCosine, Align: profilers.ZeroPad}
+	}
+	return profilers.Detector{}
+}
