@@ -81,6 +81,20 @@ const (
 	UINT8
 )
 
+// Size is the size of one element.
+func (d DType) Size() sim.Bytes {
+	switch d {
+	case BF16, FP16:
+		return 2
+	case FP32, INT32:
+		return 4
+	case INT64:
+		return 8
+	default:
+		return 1
+	}
+}
+
 // Storage describes one storage of a program.
 type Storage struct {
 	Bytes sim.Bytes // requested size, > 0
