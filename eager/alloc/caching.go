@@ -154,8 +154,8 @@ func (c *caching) unshelve(b Block) {
 	c.poolOf(n.large).tree(n.stream).remove(c.blocks, b)
 }
 
-// completeFree merges b with its inactive neighbours and shelves the union
-// under the lowest id's place, the front block ("free_block").
+// completeFree merges b with its inactive neighbours and shelves the union,
+// which goes by the id of its front block ("free_block").
 func (c *caching) completeFree(b Block) {
 	n := &c.blocks[b]
 	c.deactivate(n)

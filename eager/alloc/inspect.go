@@ -85,6 +85,18 @@ type Inspector interface {
 	Observe(f func(Trace))
 }
 
+// Both allocators are all three.
+var (
+	_ inspectable = (*caching)(nil)
+	_ inspectable = (*bytesOnly)(nil)
+)
+
+type inspectable interface {
+	Allocator
+	Reclaimer
+	Inspector
+}
+
 // Observe implements Inspector.
 func (c *core) Observe(f func(Trace)) { c.trace = f }
 

@@ -107,11 +107,11 @@ func (t *tree) remove(at []block, b Block) {
 
 // descend is the link to follow from node b on the way to n.
 func descend(at []block, b Block, n *block) *Block {
-	if c := &at[b]; c.less(n) {
+	c := &at[b]
+	if c.less(n) {
 		return &c.right
-	} else {
-		return &c.left
 	}
+	return &c.left
 }
 
 // atLeast is the first block of size or more: best fit, lowest address.

@@ -1,0 +1,33 @@
+package alloc
+
+import "smartswap/sim"
+
+// Fitter answers whether a request would be served cheaply. What New returns
+// implements it.
+type Fitter interface {
+	// Fits tells whether Malloc(size, s) would succeed from the cache, or
+	// with one new segment, without giving cached memory back and without
+	// waiting for deferred frees. It changes nothing. O(log free blocks).
+	Fits(size sim.Bytes, s Stream) bool
+}
+
+// Fits implements Fitter.
+func (c *caching) Fits(size sim.Bytes, s Stream) bool {
+	if size <= 0 || size > c.room {
+		return false
+	}
+	rounded := c.round(size)
+	b := c.pool(rounded).tree(s).atLeast(c.blocks, rounded)
+	if b != NoBlock {
+		n := c.blocks[b].size
+		if n < c.maxSplit || (rounded >= c.maxSplit && n < rounded+c.nonSplit) {
+			return true
+		}
+	}
+	return sim.Bytes(c.stats.Reserved.Current)+c.segment(rounded) <= c.room
+}
+
+// Fits implements Fitter.
+func (c *bytesOnly) Fits(size sim.Bytes, _ Stream) bool {
+	return size > 0 && size <= c.room && c.round(size) <= c.left()
+}

@@ -1,0 +1,696 @@
+package alloc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"smartswap/sim"
+)
+
+// The cases below are written as scripts. A step does one thing:
+//
+//	x=64M@1     allocate x on stream 1 (@0 may be left out)
+//	x!1         record stream 1 on x
+//	x~1@0       erase that record, as stream 0 has been made to wait
+//	-x          free x
+//	done, done1 the device passes everything, everything of stream 1
+//	empty       empty the cache
+//
+// and then wants values: "alloc=512 res=2M", an allocation's address "x=y"
+// (x lies where y was), "oom=20M free=10M" for the segment tried and what the
+// device has left, or a layout. Case names start with where the numbers come
+// from: T asserted by the tests of PyTorch or torch_npu, D by PyTorch's
+// developer log, M computed by an independent model of the rules.
+type script struct {
+	name     string
+	options  Options
+	capacity string // empty: unbounded
+	steps    []step
+}
+
+type step struct{ do, want string }
+
+func (c script) run(t *testing.T) {
+	env := newFakeEnv(4)
+	a := mustNew(t, c.options, size(t, c.capacity), env)
+	blocks := map[string]Block{}
+	addrs := map[string]uint64{}
+	polls := 0
+	for i, s := range c.steps {
+		var oom *OOM
+		for do := range strings.FieldsSeq(s.do) {
+			oom = nil
+			if err := act(t, a, env, do, blocks, addrs); err != nil && !errors.As(err, &oom) {
+				t.Fatal(err)
+			}
+			if k := a.TakeCosts(); true {
+				polls += k.Polls
+				if k.Sync || k.DeviceSync {
+					env.passAll()
+				}
+			}
+		}
+		verify(t, a)
+		if oom != nil && !strings.Contains(s.want, "oom=") {
+			t.Fatalf("step %d, %s: %v", i, s.do, oom)
+		}
+		if s.want == "" {
+			continue
+		}
+		if strings.Contains(s.want, "[") {
+			if got := layout(a); got != s.want {
+				t.Errorf("step %d, %s: layout %s, want %s", i, s.do, got, s.want)
+			}
+			continue
+		}
+		for want := range strings.FieldsSeq(s.want) {
+			key, value, _ := strings.Cut(want, "=")
+			same := func(x string) bool { return addrs[key] == addrs[x] }
+			if other, not := strings.CutPrefix(value, "not:"); addrs[key] != 0 {
+				if not == same(strings.TrimPrefix(other, "not:")) {
+					t.Errorf("step %d, %s: want address %s", i, s.do, want)
+				}
+				continue
+			}
+			if got := figure(t, a, oom, polls, key); got != size(t, value) {
+				t.Errorf("step %d, %s: %s = %d, want %s", i, s.do, key, got, value)
+			}
+		}
+	}
+}
+
+func act(t *testing.T, a inspectable, env *fakeEnv, do string, blocks map[string]Block, addrs map[string]uint64) error {
+	if name, ok := strings.CutPrefix(do, "-"); ok {
+		a.Free(blocks[name])
+		return nil
+	}
+	if name, what, ok := strings.Cut(do, "="); ok {
+		what, on, _ := strings.Cut(what, "@")
+		b, err := a.Malloc(size(t, what), stream(t, on))
+		if err == nil {
+			blocks[name] = b
+			addrs[name], _ = a.Range(b)
+		}
+		return err
+	}
+	if name, s, ok := strings.Cut(do, "!"); ok {
+		a.RecordStream(blocks[name], stream(t, s))
+		return nil
+	}
+	if name, s, ok := strings.Cut(do, "~"); ok {
+		used, waiting, _ := strings.Cut(s, "@")
+		a.EraseStream(blocks[name], stream(t, used), stream(t, waiting))
+		return nil
+	}
+	switch do {
+	case "done":
+		env.passAll()
+	case "done1":
+		env.pass(1, 1<<20)
+	case "empty":
+		a.EmptyCache()
+	default:
+		t.Fatalf("unknown step %q", do)
+	}
+	return nil
+}
+
+func figure(t *testing.T, a Allocator, oom *OOM, polls int, key string) sim.Bytes {
+	s := a.Stats()
+	if key == "oom" || key == "free" || key == "largest" || key == "rounded" {
+		if oom == nil {
+			t.Fatalf("%s: no out-of-memory", key)
+		}
+	}
+	switch key {
+	case "alloc":
+		return sim.Bytes(s.Allocated.Current)
+	case "act":
+		return sim.Bytes(s.Active.Current)
+	case "actUp":
+		return sim.Bytes(s.Active.Up)
+	case "actDown":
+		return sim.Bytes(s.Active.Down)
+	case "req":
+		return sim.Bytes(s.Requested.Current)
+	case "res":
+		return sim.Bytes(s.Reserved.Current)
+	case "segs":
+		return sim.Bytes(s.Segments.Current)
+	case "ins":
+		return sim.Bytes(s.InactiveSplits.Current)
+	case "insB":
+		return sim.Bytes(s.InactiveSplit.Current)
+	case "retries":
+		return sim.Bytes(s.Retries)
+	case "syncs":
+		return sim.Bytes(s.Syncs)
+	case "ooms":
+		return sim.Bytes(s.OOMs)
+	case "allocs":
+		return sim.Bytes(s.DriverAllocs)
+	case "frees":
+		return sim.Bytes(s.DriverFrees)
+	case "polls":
+		return sim.Bytes(polls)
+	case "oom":
+		return oom.Segment
+	case "rounded":
+		return oom.Rounded
+	case "free":
+		return oom.Free()
+	case "largest":
+		return oom.LargestFree
+	}
+	t.Fatalf("unknown figure %q", key)
+	return 0
+}
+
+// size reads 5M, 19M-512, 11M+1, 1048577; empty is 0.
+func size(t *testing.T, s string) sim.Bytes {
+	if s == "" {
+		return 0
+	}
+	base, rest, minus := s, "", false
+	if i := strings.IndexAny(s, "+-"); i >= 0 {
+		base, rest, minus = s[:i], s[i+1:], s[i] == '-'
+	}
+	unit := int64(1)
+	if m, ok := strings.CutSuffix(base, "M"); ok {
+		base, unit = m, 1<<20
+	}
+	n, err := strconv.ParseInt(base, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n *= unit
+	if minus {
+		return sim.Bytes(n) - size(t, rest)
+	}
+	return sim.Bytes(n) + size(t, rest)
+}
+
+func stream(t *testing.T, s string) Stream { return Stream(size(t, s)) }
+
+func TestGolden(t *testing.T) {
+	list := "64:8,128:2,256:2,512:2,1024:1,>:1"
+	for _, c := range []script{
+		{"T1 stats of one small block", options(), "", []step{
+			{"x=1024", "actUp=1024 actDown=0 act=1024"},
+			{"-x empty", "act=0 actDown=1024 res=0"}}},
+		{"T2 one byte", options(), "", []step{{"x=1", "alloc=512"}, {"-x", "alloc=0"}}},
+		{"T3 small segments hold two", options(), "", []step{
+			{"a=1M", "segs=1"}, {"b=1M", "segs=1"}, {"c=1M", "segs=2 res=4M"}}},
+		{"T5 plain rounding", options(), "", []step{{"x=84M", "actUp=88080384"}}},
+		{"T6 four divisions", options(divisions("4")), "", []step{{"x=84M", "actUp=100663296 req=88080384"}}},
+		{"T7 listed divisions", options(divisions(list)), "", []step{{"x=84M", "actUp=92274688"}}},
+		{"T8 listed divisions", options(divisions("[" + list + "]")), "", []step{{"x=400M", "actUp=536870912"}}},
+		{"T10 oversize blocks make room, plain segments", options(maxSplit(40), fraction(1)), "120M", []step{
+			{"a=40M b=40M c=40M", "res=120M"},
+			{"d=40M", "oom=40M"},
+			{"-a -b -c e=120M", "res=120M segs=1"}}},
+		{"T11 collection makes room, plain segments", options(collectAt(0.5), fraction(1)), "120M", []step{
+			{"a=40M b=40M -a -b c=80M", "res=80M retries=0 frees=2"}}},
+		{"T12 half of memory twice", options(), "8190M", []step{
+			{"a=4096M", ""}, {"b=4096M", "oom=4096M"}, {"-a b=4096M", "res=4096M"}}},
+		{"T13 half of memory as limit", options(fraction(0.5)), "8000M", []step{
+			{"x=1", ""}, {"a=3992M", ""}, {"-a", ""}, {"b=4000M", "oom=4000M free=7998M"}}},
+		{"T14 reuse waits for the recorded stream", options(), "", []step{
+			{"tmp=4M@1 tmp!0 -tmp x=4M@1", "x=not:tmp"},
+			{"done y=4M@1", "y=tmp"}}},
+		{"T15 base and view", options(), "", []step{
+			{"base=4M@1 base!2 -base done1 x=4M@1", "x=not:base"}}},
+
+		{"N1 pad", options(npu), "", []step{{"x=160M", "alloc=167772672 res=162M insB=2096640"}}},
+		{"N2 pad", options(npu), "", []step{{"x=4096", "alloc=4608"}}},
+		{"N3 oversize block not wasted", options(npu, maxSplit(50)), "", []step{
+			{"a=100M -a b=75M", "res=178M"}}},
+		{"N4 oversize block reused whole", options(npu, maxSplit(50), nonSplit(30)), "", []step{
+			{"a=100M -a b=75M", "res=102M alloc=102M"}}},
+
+		{"M G1", options(), "", []step{
+			{"a=1", "alloc=512 ins=1 insB=2096640 res=2M"},
+			{"b=513", "alloc=1536 ins=1 insB=2095616 res=2M"},
+			{"-a", "alloc=1024 ins=2 insB=2096128 res=2M"},
+			{"-b", "alloc=0 ins=0 insB=0 res=2M"},
+			{"empty", "alloc=0 ins=0 insB=0 res=0"}}},
+		{"M G4", options(), "", []step{
+			{"a=5M", "L[A5M .15M]"},
+			{"-a", "L[.20M]"},
+			{"b=19M", "L[A20M]"},
+			{"-b c=19M-512", "L[A19922432 .1049088]"}}},
+		{"M G5", options(), "", []step{
+			{"a=30M b=20M c=24M d=20M -a -b -c -d x=18M", "L[.30M] L[A18M .2M] L[.24M] L[.20M]"},
+			{"y=21M", "L[.30M] L[A18M .2M] L[A21M .3M] L[.20M]"},
+			{"z=31M", "L[.30M] L[A18M .2M] L[A21M .3M] L[.20M] L[A32M]"},
+			{"", "res=126M segs=5 ins=2 insB=5M x=b y=c"}}},
+		{"M G6", options(), "", []step{
+			{"a=512 b=512 c=512 d=512", "ins=1 insB=2095104"},
+			{"-b", "ins=2 insB=2095616"},
+			{"-a", "ins=2 insB=2096128"},
+			{"-c", "ins=2 insB=2096640"},
+			{"-d", "ins=0 insB=0"}}},
+		{"M G7 blocks stay with their stream", options(), "", []step{
+			{"a=64M -a", "res=64M"}, {"b=64M@1", "res=128M"}, {"c=64M", "res=128M c=a"}}},
+		{"M G8 completion alone frees nothing", options(), "", []step{
+			{"x=64M x!1 -x", "alloc=0 act=64M"},
+			{"", "L[P64M]"},
+			{"y=64M", "act=128M segs=2 y=not:x"},
+			{"done", "act=128M"},
+			{"z=64M", "z=x res=128M polls=2"}}},
+		{"M G8b own stream, pytorch", options(), "", []step{{"x=64M x!0 -x", "L[.64M]"}}},
+		{"M G8b own stream, torch_npu", options(npu), "", []step{{"x=64M x!0 -x", "L[P67109376 .2096640]"}}},
+		{"M G11", options(), "100M", []step{
+			{"a=40M b=40M -a c=50M", "res=90M retries=1 syncs=1 allocs=3 frees=1"},
+			{"d=20M", "oom=20M free=10485760 retries=2 syncs=2 ooms=1 largest=0"}}},
+		{"M G13", options(maxSplit(40)), "", []step{
+			{"a=100M -a b=30M", "res=130M"},
+			{"c=85M", "res=130M c=a alloc=130M"},
+			{"-c d=75M", "res=206M"}}},
+		{"M G14", options(maxSplit(40)), "150M", []step{
+			{"a=100M -a b=60M", "res=60M retries=0 syncs=0 allocs=2 frees=1"}}},
+		{"M G15", options(collectAt(0.5), fraction(1)), "120M", []step{
+			{"a=40M b=30M -a -b c=45M", "res=46M alloc=46M frees=2 retries=0"}}},
+		{"D G17b", options(), "", []step{
+			{"a=32M b=32M c=32M d=32M", "res=128M"},
+			{"-a -b -c -d a=16M b=16M c=16M d=16M e=16M f=16M g=16M h=16M", "res=128M segs=4"},
+			{"", "L[A16M A16M] L[A16M A16M] L[A16M A16M] L[A16M A16M]"}}},
+
+		// Edges of our own.
+		{"capacity filled to the byte", options(), "40M", []step{
+			{"a=20M b=20M", "res=40M retries=0"}, {"c=1", "oom=2M free=0"}}},
+		{"capacity one byte short", options(), "40M-1", []step{
+			{"a=20M", ""}, {"b=20M", "oom=20M free=20M-1 rounded=20M"}}},
+		{"limit filled to the byte", options(fraction(0.5)), "80M", []step{
+			{"a=40M", "retries=0"}, {"b=1", "oom=2M free=40M"}}},
+		{"the rest of a large segment is kept from 1 MiB and a quantum on", options(), "", []step{
+			{"a=31M", "L[A32M]"}, {"b=31M-512", "L[A32M] L[A32505344 .1049088]"}}},
+		{"largest free block is of the stream's pool", options(), "41M", []step{
+			{"a=5M b=5M@1 -b b=3M@1", "res=40M"}, {"c=16M", "oom=16M largest=15M"}, {"d=18M@1", "oom=18M largest=17M"}}},
+		{"erased record frees at once", options(), "", []step{
+			{"x=64M x!1 x!2 x~1@0 x~2@1 -x", "L[P64M]"},
+			{"done y=64M y!1 y~1@0 -y", "L[.64M]"}}},
+		{"head of line", options(), "", []step{
+			{"a=2M b=2M a!1 b!2 -a -b", "polls=0"}, {"done1 c=2M", "c=a polls=2"}}},
+		{"two streams hold a block", options(), "", []step{
+			{"a=64M a!1 a!2 -a done1 b=64M", "b=not:a polls=2"}, {"done c=64M", "c=a polls=3"}}},
+		{"lazy asks only on a miss", options(lazy), "", []step{
+			{"a=64M b=64M a!1 -a -b done c=64M", "c=b polls=0"}, {"d=64M", "d=a polls=1 res=128M"}}},
+		{"small segments are collected by a full release only", options(collectAt(0.5), fraction(1)), "40M", []step{
+			{"a=1 -a b=30M", "res=32M frees=0"}, {"-b c=39M", "res=40M frees=2 retries=1"}}},
+		{"oversize release takes the largest first and may fail", options(maxSplit(20)), "100M", []step{
+			{"a=20M b=22M c=24M d=34M -a -b -c", "res=100M"},
+			{"e=40M", "res=94M frees=2 retries=0"}}},
+		{"bytes reserves what is active", options(backendBytes), "1M", []step{
+			{"a=1", "alloc=512 res=512 allocs=0"},
+			{"b=1M-512", "res=1M"},
+			{"c=1", "oom=512 free=0 largest=0"},
+			{"-a d=500", "d=a res=1M req=1M-12 retries=0"}}},
+		{"bytes reuses the last freed range of the size and stream", options(backendBytes), "", []step{
+			{"a=4M b=4M c=4M@1 -a -b -c d=4M", "d=b"}, {"e=4M", "e=a"}, {"f=4M", "f=not:c"}, {"g=4M@1", "g=c"}}},
+		{"bytes waits for deferred frees when full", options(backendBytes), "8M", []step{
+			{"a=8M a!1 -a", "act=8M res=8M alloc=0"}, {"b=4M", "res=4M polls=1 syncs=1 retries=1"}, {"c=8M", "oom=8M largest=4M retries=1"}}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
+
+// One request on a fresh allocator: block size, reservation, layout.
+func TestGoldenRounding(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options Options
+		request string
+		block   string
+		layout  string
+	}{
+		{"M 13.3", options(), "1", "512", "s[A512 .2096640]"},
+		{"M 13.3", options(), "511", "512", "s[A512 .2096640]"},
+		{"M 13.3", options(), "512", "512", "s[A512 .2096640]"},
+		{"M 13.3", options(), "513", "1024", "s[A1024 .2096128]"},
+		{"M 13.3", options(), "1048575", "1M", "s[A1M .1M]"},
+		{"M 13.3", options(), "1048576", "1M", "s[A1M .1M]"},
+		{"M 13.3", options(), "1048577", "1049088", "L[A1049088 .19922432]"},
+		{"M 13.3", options(), "2M", "2M", "L[A2M .18M]"},
+		{"M 13.3", options(), "10485248", "10485248", "L[A10485248 .10486272]"},
+		{"M 13.3", options(), "10485249", "10M", "L[A10M]"},
+		{"M 13.3", options(), "10485760", "10M", "L[A10M]"},
+		{"M 13.3", options(), "10485761", "10486272", "L[A10486272 .2096640]"},
+		{"M 13.3", options(), "11M", "12M", "L[A12M]"},
+		{"M 13.3", options(), "11M+1", "12M", "L[A12M]"},
+		{"M 13.3", options(), "12M-1", "12M", "L[A12M]"},
+		{"M 13.3", options(), "19M", "20M", "L[A20M]"},
+		{"M 13.3", options(), "104857601", "104858112", "L[A104858112 .2096640]"},
+
+		{"M 13.3 torch_npu", options(npu), "4064", "4096", "s[A4096 .2093056]"},
+		{"M 13.3 torch_npu", options(npu), "4065", "4608", "s[A4608 .2092544]"},
+		{"M 13.3 torch_npu", options(npu), "1048544", "1M", "s[A1M .1M]"},
+		{"M 13.3 torch_npu", options(npu), "1048545", "1049088", "L[A1049088 .19922432]"},
+		{"M 13.3 torch_npu", options(npu), "1M", "1049088", "L[A1049088 .19922432]"},
+		{"M 13.3 torch_npu", options(npu), "2M", "2097664", "L[A2097664 .18873856]"},
+		{"M 13.3 torch_npu", options(npu), "10485728", "10M", "L[A10M]"},
+		{"M 13.3 torch_npu", options(npu), "10M", "10486272", "L[A10486272 .2096640]"},
+		{"M 13.3 torch_npu", options(npu), "160M", "167772672", "L[A167772672 .2096640]"},
+
+		{"M 13.3 divisions", options(divisions("4")), "1200", "1536", "s[A1536 .2095616]"},
+		{"M 13.3 divisions", options(divisions("4")), "2048", "2048", "s[A2048 .2095104]"},
+		{"M 13.3 divisions", options(divisions("4")), "2049", "2560", "s[A2560 .2094592]"},
+		{"M 13.3 divisions", options(divisions("4")), "3000", "3072", "s[A3072 .2094080]"},
+		{"M 13.3 divisions", options(divisions("4")), "1048577", "1310720", "L[A1310720 .19660800]"},
+		{"M 13.3 divisions", options(divisions("4")), "84M", "96M", "L[A96M]"},
+		{"M 13.3 divisions", options(divisions("4")), "100M+1", "112M", "L[A112M]"},
+
+		{"segment size", options(largeSegment(12)), "2M", "2M", "L[A2M .10M]"},
+		{"segment size", options(largeSegment(11)), "10485248", "10485248", "L[A10485248 .1049088]"},
+	} {
+		t.Run(c.name+" "+c.request, func(t *testing.T) {
+			a := mustNew(t, c.options, 0, newFakeEnv(1))
+			b := mustMalloc(t, a, size(t, c.request), 0)
+			if _, got := a.Range(b); got != size(t, c.block) {
+				t.Errorf("block of %d bytes, want %s", got, c.block)
+			}
+			if got := layout(a); got != c.layout {
+				t.Errorf("layout %s, want %s", got, c.layout)
+			}
+			verify(t, a)
+		})
+	}
+}
+
+// M G8: the history of a deferred free, in PyTorch's words.
+func TestGoldenHistory(t *testing.T) {
+	env := newFakeEnv(2)
+	a := mustNew(t, options(), 0, env)
+	h := history(a)
+	x := mustMalloc(t, a, 64*sim.MiB, 0)
+	a.RecordStream(x, 1)
+	a.Free(x)
+	mustMalloc(t, a, 64*sim.MiB, 0)
+	env.passAll()
+	mustMalloc(t, a, 64*sim.MiB, 0)
+	want := []string{"segment_alloc 64M", "alloc 64M", "free_requested 64M", "segment_alloc 64M", "alloc 64M", "free_completed 64M", "alloc 64M"}
+	if d := cmp.Diff(want, *h); d != "" {
+		t.Error(d)
+	}
+
+	// T20, T21: the last entry after empty_cache; alloc has the request.
+	a = mustNew(t, options(), 64*sim.MiB, env)
+	h = history(a)
+	x = mustMalloc(t, a, 311*411*4, 0)
+	a.Free(x)
+	a.EmptyCache()
+	if _, err := a.Malloc(80*sim.MiB-1, 0); err == nil {
+		t.Error("80 MiB fit into 64")
+	}
+	want = []string{"segment_alloc 2M", "alloc 511284", "free_requested 511284", "free_completed 511284", "segment_free 2M", "oom 80M"}
+	if d := cmp.Diff(want, *h); d != "" {
+		t.Error(d)
+	}
+
+	// G15: collection goes by size.
+	a = mustNew(t, options(collectAt(0.5), fraction(1)), 120*sim.MiB, env)
+	x, y := mustMalloc(t, a, 40*sim.MiB, 0), mustMalloc(t, a, 30*sim.MiB, 0)
+	a.Free(x)
+	a.Free(y)
+	h = history(a)
+	mustMalloc(t, a, 45*sim.MiB, 0)
+	want = []string{"segment_free 30M", "segment_free 40M", "segment_alloc 46M", "alloc 45M"}
+	if d := cmp.Diff(want, *h); d != "" {
+		t.Error(d)
+	}
+}
+
+// T16: deferred frees past the capacity end in a wait, not in an OOM.
+func TestGoldenRecordStreamPastCapacity(t *testing.T) {
+	env := newFakeEnv(2)
+	a := mustNew(t, options(), 8*sim.GiB, env)
+	polls, syncs := 0, 0
+	for i := range 100 {
+		b := mustMalloc(t, a, 160*sim.MiB, 0)
+		k := a.TakeCosts()
+		polls += k.Polls
+		if k.Sync {
+			syncs++
+			env.passAll()
+			if i != 51 {
+				t.Errorf("request %d waited, want the 52nd", i+1)
+			}
+		}
+		a.RecordStream(b, 1)
+		a.Free(b)
+	}
+	s := a.Stats()
+	got := []int64{s.Reserved.Current >> 20, s.DriverAllocs, s.DriverFrees, s.Retries, s.OOMs, int64(polls), int64(syncs)}
+	if want := []int64{7840, 100, 51, 1, 0, 99, 1}; !slices.Equal(got, want) {
+		t.Errorf("reserved MiB, allocs, frees, retries, ooms, polls, syncs = %v, want %v", got, want)
+	}
+}
+
+// T17: three 20 MiB blocks at a time, ten times, beside a small one.
+func TestGoldenSegmentsAreReused(t *testing.T) {
+	a := mustNew(t, options(), 0, newFakeEnv(1))
+	mustMalloc(t, a, 16, 0)
+	for range 10 {
+		var live [3]Block
+		for i := range live {
+			live[i] = mustMalloc(t, a, 20*sim.MiB, 0)
+		}
+		for _, b := range live {
+			a.Free(b)
+		}
+	}
+	if got := a.Stats().Segments.Current; got != 4 {
+		t.Errorf("%d segments, want 4", got)
+	}
+}
+
+// M G10, G10b: a host d iterations ahead of the device holds d+1 segments.
+func TestGoldenRunAhead(t *testing.T) {
+	for _, c := range []struct{ n, behind, reserved, polls int }{
+		{8, 8, 512, 7}, {8, 0, 64, 7},
+		{16, 1, 128, 29}, {16, 2, 192, 28}, {16, 4, 320, 26},
+	} {
+		t.Run(fmt.Sprintf("%d requests, %d behind", c.n, c.behind), func(t *testing.T) {
+			env := newFakeEnv(2)
+			a := mustNew(t, options(), 0, env)
+			for i := range c.n {
+				env.passed[1] = max(0, i-c.behind)
+				b := mustMalloc(t, a, 64*sim.MiB, 0)
+				a.RecordStream(b, 1)
+				a.Free(b)
+			}
+			if got := a.Stats().Reserved.Current >> 20; got != int64(c.reserved) {
+				t.Errorf("reserved %d MiB, want %d", got, c.reserved)
+			}
+			if got := a.TakeCosts().Polls; got != c.polls {
+				t.Errorf("%d polls, want %d", got, c.polls)
+			}
+		})
+	}
+}
+
+// D G17, M G21: requests that do not fit what the cache holds.
+func TestGoldenFragmentation(t *testing.T) {
+	many := func(a Allocator, n int, size sim.Bytes) (list []Block) {
+		for range n {
+			list = append(list, mustMalloc(t, a, size, 0))
+		}
+		return list
+	}
+	a := mustNew(t, options(), 0, newFakeEnv(1))
+	live := many(a, 8, 16*sim.MiB)
+	if got := a.Stats().Reserved.Current >> 20; got != 128 {
+		t.Errorf("G17: reserved %d MiB, want 128", got)
+	}
+	for _, b := range live {
+		a.Free(b)
+	}
+	many(a, 4, 32*sim.MiB)
+	if s := a.Stats(); s.Reserved.Current>>20 != 256 || s.Segments.Current != 12 {
+		t.Errorf("G17: reserved %d bytes in %d segments, want 256 MiB in 12", s.Reserved.Current, s.Segments.Current)
+	}
+	if s := a.Stats(); s.External() != 0.5 || s.Internal() != 0 || s.Waiting() != 0 {
+		t.Errorf("G17: external %v, internal %v, waiting %v; want 0.5, 0, 0", s.External(), s.Internal(), s.Waiting())
+	}
+	if got, want := a.Usable(16*sim.MiB, 0), 128*sim.MiB; got != want {
+		t.Errorf("G17: %d bytes usable for 16 MiB, want %d", got, want)
+	}
+	if got := a.Usable(17*sim.MiB, 0) + a.Usable(16*sim.MiB, 1); got != 0 {
+		t.Errorf("G17: %d bytes usable for what does not fit", got)
+	}
+
+	for _, c := range []struct {
+		options  Options
+		segments int64
+	}{{options(), 5}, {options(npu), 7}} {
+		a := mustNew(t, c.options, 0, newFakeEnv(1))
+		many(a, 20, 5*sim.MiB)
+		if s := a.Stats(); s.Segments.Current != c.segments || s.Reserved.Current>>20 != 20*c.segments {
+			t.Errorf("G21 %s: %d bytes in %d segments, want %d of 20 MiB", c.options.Dialect, s.Reserved.Current, s.Segments.Current, c.segments)
+		}
+	}
+}
+
+// T19, and what a report says.
+func TestOOMReport(t *testing.T) {
+	a := mustNew(t, options(fraction(0.5)), 100*sim.MiB, newFakeEnv(1))
+	mustMalloc(t, a, 1, 0)
+	_, err := a.Malloc(800000000*sim.GiB, 0)
+	var oom *OOM
+	if !errors.As(err, &oom) {
+		t.Fatal(err)
+	}
+	want := OOM{
+		Requested: 800000000 * sim.GiB, Rounded: 800000000 * sim.GiB, Segment: 800000000 * sim.GiB,
+		Allocated: 512, Active: 512, Reserved: 2 * sim.MiB, Capacity: 100 * sim.MiB, Limit: 50 * sim.MiB,
+		Retries: 1,
+	}
+	if d := cmp.Diff(want, *oom); d != "" {
+		t.Error(d)
+	}
+	if got, want := oom.Torch(), "out of memory: Tried to allocate 800000000.00 GiB. The device has 100.00 MiB, 98.00 MiB of it free. 50.00 MiB may be reserved. Allocated: 512 bytes. Reserved but not allocated: 2.00 MiB."; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if strings.Contains(oom.Error(), "\n") || !strings.Contains(oom.Error(), "limit 52428800") {
+		t.Error(oom.Error())
+	}
+
+	before := a.Stats()
+	_, err = a.Malloc(8000000000*sim.GiB, 0)
+	if !errors.As(err, &oom) || !strings.Contains(oom.Torch(), "more than 1EB") {
+		t.Error(err)
+	}
+	if d := cmp.Diff(before, a.Stats()); d != "" {
+		t.Errorf("a request that no device could serve changed the counters: %s", d)
+	}
+	for _, size := range []sim.Bytes{0, -1} {
+		if _, err := a.Malloc(size, 0); err == nil || errors.As(err, &oom) {
+			t.Errorf("request of %d bytes: %v, want a plain error", size, err)
+		}
+	}
+	for n, want := range map[sim.Bytes]string{1024: "1024 bytes", 1025: "1.00 KiB", sim.MiB: "1024.00 KiB", sim.GiB: "1024.00 MiB", sim.GiB + sim.GiB/2: "1.50 GiB"} {
+		if got := formatSize(n); got != want {
+			t.Errorf("formatSize(%d) = %s, want %s", n, got, want)
+		}
+	}
+}
+
+// query-lazy asks at 513 outstanding events, not at 512.
+func TestLazyThreshold(t *testing.T) {
+	env := newFakeEnv(2)
+	a := mustNew(t, options(lazy), 0, env)
+	spare := mustMalloc(t, a, 4096, 0)
+	var live []Block
+	for range lazyEvents + 1 {
+		live = append(live, mustMalloc(t, a, 512, 0))
+	}
+	for _, b := range live[1:] {
+		a.RecordStream(b, 1)
+		a.Free(b)
+	}
+	a.Free(spare)
+	env.passAll()
+	spare = mustMalloc(t, a, 4096, 0)
+	if got := a.TakeCosts().Polls; got != 0 {
+		t.Errorf("%d polls with %d outstanding events, want 0", got, lazyEvents)
+	}
+	a.RecordStream(live[0], 1)
+	a.Free(live[0])
+	a.Free(spare)
+	mustMalloc(t, a, 4096, 0)
+	if got := a.TakeCosts().Polls; got != lazyEvents+1 {
+		t.Errorf("%d polls with %d outstanding events, want all", got, lazyEvents+1)
+	}
+}
+
+// torch_npu waits for the device before it gives memory back, PyTorch only for
+// its own events in a full release.
+func TestRecoveryWaits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		options Options
+		want    Costs
+	}{
+		{"collection", options(collectAt(0.5), fraction(1)), Costs{}},
+		{"collection", options(npu, collectAt(0.5), fraction(1)), Costs{DeviceSync: true}},
+		{"oversize", options(maxSplit(40)), Costs{}},
+		{"oversize", options(npu, maxSplit(40)), Costs{DeviceSync: true}},
+		{"full", options(), Costs{Sync: true, Polls: 1}},
+		{"full", options(npu), Costs{Sync: true, DeviceSync: true, Polls: 1}},
+	} {
+		t.Run(c.name+" "+c.options.Dialect, func(t *testing.T) {
+			a := mustNew(t, c.options, 120*sim.MiB, newFakeEnv(2))
+			x := mustMalloc(t, a, 80*sim.MiB-32, 0)
+			if c.name == "full" {
+				a.RecordStream(x, 1)
+			}
+			a.Free(x)
+			a.TakeCosts()
+			mustMalloc(t, a, 100*sim.MiB-32, 0)
+			c.want.DriverAllocs, c.want.DriverFrees, c.want.DriverBytes = 1, 1, 100*sim.MiB
+			if d := cmp.Diff(c.want, a.TakeCosts()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// Collection by age: the mean of the ages decides, a pass runs to its end.
+func TestCollectionAges(t *testing.T) {
+	a := mustNew(t, options(collectAt(0.35), fraction(1)), 400*sim.MiB, newFakeEnv(1))
+	clock := mustMalloc(t, a, 2*sim.MiB, 1)
+	a.Free(clock)
+	var b [4]Block
+	for i := range b {
+		b[i] = mustMalloc(t, a, sim.Bytes(20+10*i)*sim.MiB, 0)
+	}
+	// Stream 1's segment serves searches that let the others age.
+	age := func(n int) {
+		for range n {
+			a.Free(mustMalloc(t, a, 2*sim.MiB, 1))
+		}
+	}
+	a.Free(b[0])
+	age(10)
+	a.Free(b[3])
+	age(30)
+	a.Free(b[1])
+	a.Free(b[2])
+	h := history(a)
+	mustMalloc(t, a, 60*sim.MiB, 0)
+	// Reserved 160 MiB, threshold 140. Ages 41 (20 MiB), 31 (50 MiB), 1, 1
+	// and 1 of stream 1: mean 15. The first would do, the second goes too.
+	want := []string{"segment_free 20M", "segment_free 50M", "segment_alloc 60M", "alloc 60M"}
+	if d := cmp.Diff(want, *h); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestMisusePanics(t *testing.T) {
+	for _, o := range []Options{options(), options(backendBytes)} {
+		a := mustNew(t, o, 0, newFakeEnv(2))
+		b := mustMalloc(t, a, 1, 0)
+		a.Free(b)
+		for name, f := range map[string]func(){
+			"double free":   func() { a.Free(b) },
+			"record":        func() { a.RecordStream(b, 1) },
+			"no block":      func() { a.Free(NoBlock) },
+			"unknown block": func() { a.Range(99) },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s, %s: no panic", o.Backend, name)
+					}
+				}()
+				f()
+			}()
+		}
+	}
+}

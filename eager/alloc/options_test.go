@@ -1,0 +1,122 @@
+package alloc
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOptionsRefused(t *testing.T) {
+	set := func(f func(*Options)) Options { return options(f) }
+	for _, c := range []struct {
+		options Options
+		want    []string // each must be in the message
+	}{
+		{Options{}, []string{`backend = ""`, `"caching" or "bytes"`}},
+		{set(func(o *Options) { o.Backend = "buddy" }), []string{`backend = "buddy"`}},
+		{set(func(o *Options) { o.Dialect = "cuda" }), []string{`dialect = "cuda"`, `"pytorch" or "torch_npu"`}},
+		{set(func(o *Options) { o.EventPolicy = "never" }), []string{`event_policy = "never"`, `"query" or "query-lazy"`}},
+		{options(maxSplit(2)), []string{"max_split_size_mb = 2", "0 (unlimited) or 20 to"}}, // T9
+		{options(maxSplit(-1)), []string{"max_split_size_mb = -1"}},
+		{options(maxSplit(1 << 50)), []string{"max_split_size_mb"}},
+		{options(maxSplit(40), nonSplit(19)), []string{"max_non_split_rounding_mb = 19", "20 to"}},
+		{options(largeSegment(10)), []string{"large_segment_size_mb = 10", "11 to"}},
+		{options(fraction(1), collectAt(1.2)), []string{"garbage_collection_threshold = 1.2", "between 0 and 1"}}, // T9
+		{options(fraction(1), collectAt(1)), []string{"garbage_collection_threshold = 1"}},
+		{options(fraction(1), collectAt(math.NaN())), []string{"garbage_collection_threshold = NaN"}},
+		{options(fraction(1.5)), []string{"memory_fraction = 1.5", "to 1"}},
+		{options(fraction(math.NaN())), []string{"memory_fraction = NaN"}},
+		{options(fraction(-0.1)), []string{"memory_fraction = -0.1"}},
+		{options(divisions("3")), []string{`roundup_power2_divisions = "3"`, "power of two"}},
+		{options(divisions("-4")), []string{"power of two"}},
+		{options(divisions("four")), []string{`"four"`, "power of two"}},
+		{options(divisions("64:8,")), []string{`entry ""`, "size_mb:divisions"}},
+		{options(divisions("64:8,100:2")), []string{`entry "100:2"`, "power of two"}},
+		{options(divisions("0:8")), []string{`entry "0:8"`}},
+		{options(divisions("64:6")), []string{`entry "64:6"`}},
+		{options(divisions("[64:8")), []string{"']' is missing"}},
+
+		{options(nonSplit(30)), []string{"max_non_split_rounding_mb = 30", "max_split_size_mb = 0", "contradict"}},
+		{options(maxSplit(20), largeSegment(21)), []string{"large_segment_size_mb = 21", "max_split_size_mb = 20", "contradict"}},
+		{options(collectAt(0.5)), []string{"garbage_collection_threshold = 0.5", "memory_fraction = 0", "contradict"}},
+		{options(backendBytes, maxSplit(40)), []string{`backend = "bytes"`, "max_split_size_mb", "contradict"}},
+		{options(backendBytes, divisions("4")), []string{`backend = "bytes"`, "roundup_power2_divisions", "contradict"}},
+		{options(backendBytes, lazy), []string{`backend = "bytes"`, "event_policy", "contradict"}},
+		{options(backendBytes, largeSegment(12)), []string{`backend = "bytes"`, "large_segment_size_mb"}},
+	} {
+		err := c.options.Validate()
+		if err == nil {
+			t.Errorf("accepted %+v", c.options)
+			continue
+		}
+		for _, w := range c.want {
+			if !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q: want one line with %q", err, w)
+			}
+		}
+		if _, err := New(c.options, 0, newFakeEnv(1)); err == nil || !strings.HasPrefix(err.Error(), "allocator: ") {
+			t.Errorf("New: %v", err)
+		}
+	}
+}
+
+func TestOptionsAccepted(t *testing.T) {
+	for _, o := range []Options{
+		options(), options(npu), options(lazy), options(backendBytes, npu, fraction(0.5)),
+		options(maxSplit(20)), options(maxSplit(40), nonSplit(30)), options(fraction(1), collectAt(0.8)),
+		options(divisions("1")), options(divisions("0")), options(divisions("[ 64:8, 128 : 2,>:1 ]")), options(divisions(">:4")),
+	} {
+		if err := o.Validate(); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestDivisions(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want [numDivisions]int
+	}{
+		{"", [numDivisions]int{}},
+		{"8", [numDivisions]int{8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}},
+		{"64:8,256:2", [numDivisions]int{8, 8, 8, 8, 8, 8, 8, 0, 2}},
+		{"2:4,>:1", [numDivisions]int{4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+		{"32768:2", [numDivisions]int{2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2}},
+		{"1048576:2", [numDivisions]int{2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2}},
+		{"4:2,1:8", [numDivisions]int{8, 2, 2}},
+	} {
+		d, err := parseDivisions(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got [numDivisions]int
+		for i, v := range d {
+			got[i] = int(v)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q: %s", c.text, diff)
+		}
+	}
+}
+
+// The names are PyTorch's, and a file may set a few over the defaults.
+func TestOptionsFromTOML(t *testing.T) {
+	o := DefaultOptions()
+	meta, err := toml.Decode(`
+		dialect = "torch_npu"
+		max_split_size_mb = 64
+		roundup_power2_divisions = "64:8,>:1"
+		memory_fraction = 0.9
+		garbage_collection_threshold = 0.8
+	`, &o)
+	if err != nil || len(meta.Undecoded()) > 0 {
+		t.Fatal(err, meta.Undecoded())
+	}
+	want := options(npu, maxSplit(64), divisions("64:8,>:1"), fraction(0.9), collectAt(0.8))
+	if d := cmp.Diff(want, o); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,38 @@
+// Package eager runs a job as an eager-mode framework does: host threads
+// dispatch operators one by one, devices execute them behind, memory is
+// allocated and freed in host order, and a policy moves tensors meanwhile.
+//
+// # Three timelines
+//
+// The dispatching thread walks the program. For each operator it makes sure
+// that the arguments are on the device, allocates outputs, pays the host time
+// of the dispatch and issues the kernel. On Ascend a second thread takes the
+// issued commands from a task queue and launches them. The device executes
+// streams in order (package stream). Nothing ties the three together but
+// queues, events and memory.
+//
+// # One operator
+//
+//	begin     poll holds; BeforeOp event
+//	args      in order: a tensor on the host is swapped in now (demand fault),
+//	          one under way is waited for on the device, an output is allocated
+//	scratch   workspace
+//	pay       dispatch + everything charged since the last payment
+//	launch    the kernel is issued; versions of written storages advance
+//	post      record; AfterOp event; match swap-outs; stage tasks; releases
+//	due       planned swap-ins find memory
+//
+// Host time is charged while a step acts and paid as one span before the
+// commands of the step reach the launch queue. The cost of what follows the
+// kernel is paid with the next operator.
+//
+// # Where to start reading
+//
+//	config.go   Config: everything a run depends on
+//	job.go      Run: from Config to Report
+//	rank.go     the dispatching thread
+//	launch.go   the launching thread and its queues
+//	memory.go   allocation, pressure, out of memory
+//	runtime.go  what a policy can do (policies.Runtime)
+//	report.go   what a run tells
+package eager

@@ -1,0 +1,127 @@
+package eager
+
+import (
+	"errors"
+	"slices"
+
+	"smartswap/eager/alloc"
+	"smartswap/eager/stream"
+	"smartswap/policies"
+	"smartswap/sim"
+)
+
+// verdict is how an allocation went.
+type verdict uint8
+
+const (
+	granted verdict = iota
+	blocked         // the thread waits; the step is taken up again from here
+	failed          // no memory, and nobody can make room
+)
+
+// Record and Done make a rank the allocator's Env.
+func (r *rank) Record(s alloc.Stream) alloc.Event { return alloc.Event(r.dev.End(stream.ID(s))) }
+
+// Done tells whether the device has passed e.
+func (r *rank) Done(e alloc.Event) bool { return r.dev.Done(stream.Event(e)) }
+
+// allocate gets a block on the compute stream. Failing that, it gives back
+// what is held for copies under way; then, with guard, it asks the policy to
+// make room, as long as the policy frees something.
+func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
+	if b := r.ready; b != alloc.NoBlock {
+		r.ready = alloc.NoBlock
+		return b, granted
+	}
+	for {
+		b, err := r.mem.Malloc(size, 0)
+		sync := r.payAllocator()
+		if err == nil {
+			r.attempt = 0
+			r.checkMemory()
+			if sync {
+				r.ready = b
+				r.awaitAll(DriverSync)
+				return alloc.NoBlock, blocked
+			}
+			return b, granted
+		}
+		if sync && !r.synced {
+			r.synced = true
+			r.awaitAll(DriverSync)
+			return alloc.NoBlock, blocked
+		}
+		r.synced = false
+		if r.x.Drain() {
+			continue
+		}
+		if !guard {
+			return alloc.NoBlock, failed
+		}
+		var oom *alloc.OOM
+		errors.As(err, &oom)
+		if !r.relieve(oom) {
+			r.outOfMemory(oom)
+			return alloc.NoBlock, failed
+		}
+		if e, wait := r.x.Awaited(); wait {
+			r.finish = true
+			r.await(EvictWait, e)
+			return alloc.NoBlock, blocked
+		}
+	}
+}
+
+// relieve asks the policy for room and tells whether it evicted anything.
+func (r *rank) relieve(oom *alloc.OOM) bool {
+	if !r.needs.Events.Has(policies.Pressure) {
+		return false
+	}
+	r.attempt++
+	before := r.x.Stats.Evictions()
+	r.oomSeen = true
+	r.reason = pressureReason
+	r.tell(policies.Event{Kind: policies.Pressure, Iteration: r.iteration, Need: oom.Rounded, Attempt: r.attempt})
+	r.reason = orderedReason
+	freed := r.x.Stats.Evictions() - before
+	r.evictions += freed
+	return freed > 0
+}
+
+// payAllocator charges what the allocator did and tells whether the host must
+// wait for the device.
+func (r *rank) payAllocator() (sync bool) {
+	c := r.mem.TakeCosts()
+	r.cost += r.costs.Malloc +
+		sim.Time(c.Polls)*r.costs.EventQuery +
+		sim.Time(c.Records)*r.costs.EventRecord +
+		sim.Time(c.DriverAllocs)*r.costs.DriverAlloc +
+		sim.Time(c.DriverFrees)*r.costs.DriverFree
+	return c.Sync || c.DeviceSync
+}
+
+// outOfMemory ends the run with a report.
+func (r *rank) outOfMemory(oom *alloc.OOM) {
+	o := &OutOfMemory{Rank: r.index, Iteration: r.iteration, Op: r.opName(), Cause: oom}
+	type held struct {
+		name  int32
+		bytes sim.Bytes
+	}
+	var top []held
+	for _, s := range r.live {
+		if s == nil || !s.OnDevice() {
+			continue
+		}
+		if i := slices.IndexFunc(top, func(h held) bool { return h.name == s.Name }); i >= 0 {
+			top[i].bytes += s.Bytes
+			continue
+		}
+		top = append(top, held{s.Name, s.Bytes})
+	}
+	slices.SortStableFunc(top, func(a, b held) int { return int(min(1, max(-1, int64(b.bytes-a.bytes)))) })
+	for _, h := range top[:min(5, len(top))] {
+		o.Top = append(o.Top, Holder{Name: r.job.cfg.Workload.Names().String(workloadName(h.name)), Bytes: h.bytes})
+	}
+	r.job.oom = o
+	r.eng.Stop()
+}

@@ -1,0 +1,116 @@
+package eager
+
+import (
+	"fmt"
+
+	"smartswap/eager/alloc"
+	"smartswap/eager/stream"
+	"smartswap/eager/swap"
+	"smartswap/sim"
+)
+
+// HostCause says what the dispatching thread waited for.
+type HostCause uint8
+
+// Causes of host waiting.
+const (
+	QueueFull  HostCause = iota // the launch queue or the task queue
+	SyncPoint                   // the program's own synchronisation
+	EvictWait                   // a synchronous eviction
+	DriverSync                  // the allocator returning memory to the driver
+	NumHostCauses
+)
+
+// Name is the cause's name in reports.
+func (c HostCause) Name() string {
+	return [...]string{"queue_full", "sync_point", "evict_wait", "driver_sync"}[c]
+}
+
+// HostLane is what a dispatching thread has done.
+type HostLane struct {
+	Busy sim.Time
+	Wait [NumHostCauses]sim.Time
+	Done sim.Time // time after the end of its last iteration
+}
+
+// Iteration is one iteration of the whole job.
+type Iteration struct {
+	Index int
+	Kind  string   // the program's kind on rank 0
+	End   sim.Time // last compute stream to pass the iteration's end
+	Span  sim.Time // since the end of the one before; for the first, since 0
+
+	// Summed over simulated ranks.
+	Evictions         int64 // swap-outs that a failed allocation forced
+	Faults            int64 // demand swap-ins
+	OutBytes, InBytes sim.Bytes
+	PlannedOuts       int64
+}
+
+// RankReport is what one simulated rank did.
+type RankReport struct {
+	Rank    int
+	Devices []int
+	// Peaks over the whole run and over the steady window.
+	Memory, Steady alloc.Stats
+	HostPeak       sim.Bytes
+	// Lanes over the steady window, by stream.
+	Lanes [stream.Count]stream.Lane
+	// Window is the length of the steady window on this rank.
+	Window sim.Time
+	Host   HostLane
+	Swap   swap.Stats
+	// Ops counts dispatched program operators, Recomputed those of them
+	// that recomputation repeats.
+	Ops, Recomputed int64
+	// Sequence is a hash of the names of program operators in order,
+	// recomputed ones left out (invariant 12).
+	Sequence uint64
+	// Live is what was left at the end of the last iteration, beyond the
+	// residents.
+	Live int
+}
+
+// Holder is one of the largest storages at an out-of-memory.
+type Holder struct {
+	Name  string
+	Bytes sim.Bytes
+}
+
+// OutOfMemory is how a run ended that did not fit.
+type OutOfMemory struct {
+	Rank, Iteration int
+	Op              string
+	Cause           *alloc.OOM
+	Top             []Holder
+}
+
+// Error is one line.
+func (o *OutOfMemory) Error() string {
+	return fmt.Sprintf("rank %d, iteration %d, %s: %v", o.Rank, o.Iteration, o.Op, o.Cause)
+}
+
+// Report is the outcome of a run.
+type Report struct {
+	Iterations []Iteration // complete ones
+	Ranks      []RankReport
+	OOM        *OutOfMemory // nil: it fits
+	// Steady is the mean iteration time of the steady window; 0 when the
+	// run did not get there.
+	Steady      sim.Time
+	Makespan    sim.Time
+	Events      uint64
+	Fingerprint uint64
+	Ops         int64 // program operators, all ranks and iterations
+	// Violations are broken invariants, at most 20; only with Checks.
+	Violations []string
+}
+
+// Peak is the largest of a statistic over the ranks.
+func (r *Report) Peak(f func(*RankReport) int64) int64 {
+	var p int64
+	for i := range r.Ranks {
+		p = max(p, f(&r.Ranks[i]))
+	}
+	return p
+}

@@ -1,0 +1,127 @@
+package eager
+
+import (
+	"smartswap/eager/swap"
+	"smartswap/policies"
+	"smartswap/profilers"
+	"smartswap/sim"
+)
+
+// Host costs of policies. All are assumed: a hook through a Python or C++
+// callback, a comparison of two small structs.
+const (
+	eventCost    = 300 * sim.Nanosecond // delivering one event to a policy
+	eventArgCost = 50 * sim.Nanosecond  // per operator argument in it
+	matchCost    = 2 * sim.Nanosecond   // comparing a tensor with a pending swap
+)
+
+// Reasons for which a policy's own actions move data.
+const (
+	orderedReason  = swap.Ordered
+	pressureReason = swap.Pressure
+)
+
+// tell delivers an event if the policy wants it, and charges for it.
+func (r *rank) tell(ev policies.Event) {
+	if !r.needs.Events.Has(ev.Kind) {
+		return
+	}
+	ev.Iteration = r.iteration
+	r.cost += eventPrice(r.costs.Dispatch, len(ev.Op.Args))
+	r.policy.Handle(&ev, r)
+}
+
+// eventPrice is free where the host costs nothing at all.
+func eventPrice(dispatch sim.Time, args int) sim.Time {
+	if dispatch == 0 {
+		return 0
+	}
+	return eventCost + sim.Time(args)*eventArgCost
+}
+
+// Charge adds host time; a rank is the executor's Host and the policy's
+// Runtime.
+func (r *rank) Charge(t sim.Time) {
+	if t > 0 && !r.job.cfg.HostNone {
+		r.cost += t
+	}
+}
+
+// Now is the host clock.
+func (r *rank) Now() sim.Time { return r.eng.Now() }
+
+// Do carries out a policy's action on a live handle.
+func (r *rank) Do(a policies.Action) policies.Outcome {
+	s := r.storageOf(a.What.Handle)
+	if s == nil || a.What.Kind != policies.ByHandle || a.Part != (policies.Range{}) || a.To != 0 {
+		return policies.Refused
+	}
+	switch a.Kind {
+	case policies.Evict:
+		if s.InUse {
+			return policies.Refused
+		}
+		return r.x.Out(s, -1, r.reason, a.Wait)
+	case policies.Prefetch:
+		if s.OnDevice() || s.Current() == nil {
+			return policies.Refused
+		}
+		if !r.fits.Fits(s.Bytes, 0) {
+			return policies.NoRoom
+		}
+		b, err := r.mem.Malloc(s.Bytes, 0)
+		r.payAllocator()
+		if err != nil {
+			return policies.NoRoom
+		}
+		r.checkMemory()
+		r.x.In(s, b, -1, r.reason)
+		return policies.Done
+	}
+	return policies.Refused
+}
+
+// Arm replaces the plan.
+func (r *rank) Arm(p *policies.Plan) error {
+	r.later = r.later[:0]
+	err := r.x.Arm(p)
+	r.clock.index = r.x.StageIndex(r.clock.stage)
+	return err
+}
+
+// Observe sets the profiling level of the iterations that follow.
+func (r *rank) Observe(l policies.Level) { r.level = l }
+
+// Tensor looks a live storage up.
+func (r *rank) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
+	s := r.storageOf(h)
+	if s == nil {
+		return policies.TensorInfo{}, false
+	}
+	t := policies.TensorInfo{Handle: h, Bytes: s.Bytes, Type: s.Type, OnDevice: s.OnDevice(), OnHost: s.Current() != nil, InUse: s.InUse}
+	if s.OnDevice() {
+		_, t.Block = r.mem.Range(s.Block)
+	}
+	t.Evictable = s.OnDevice() && !s.InUse && !s.Pending && s.Type != profilers.SharedMemory && s.Refs > 0
+	return t, true
+}
+
+// OptimizerStates lists the optimizer's storages in allocation order.
+func (r *rank) OptimizerStates() []policies.Handle {
+	var hs []policies.Handle
+	for _, s := range r.storages[:r.residents] {
+		if s.Type == profilers.OptimState {
+			hs = append(hs, s.Handle)
+		}
+	}
+	return hs
+}
+
+// Capacity is the allocator's limit, 0 if there is none.
+func (r *rank) Capacity() sim.Bytes { return r.job.cfg.capacity() }
+
+// Reserved is what the allocator holds now.
+func (r *rank) Reserved() sim.Bytes { return sim.Bytes(r.mem.Stats().Reserved.Current) }
+
+// Allocated is what storages hold now.
+func (r *rank) Allocated() sim.Bytes { return sim.Bytes(r.mem.Stats().Allocated.Current) }

@@ -1,0 +1,426 @@
+package swap
+
+import (
+	"smartswap/eager/alloc"
+	"smartswap/eager/stream"
+	"smartswap/hw"
+	"smartswap/policies"
+	"smartswap/profilers"
+	"smartswap/sim"
+)
+
+// Host is the dispatching thread on whose behalf the executor acts.
+type Host interface {
+	// Push issues a command and returns the event of its end.
+	Push(s stream.ID, c stream.Command) stream.Event
+	// Charge adds host time to what the thread is doing.
+	Charge(t sim.Time)
+	// Gone tells that a storage is no more.
+	Gone(s *Storage)
+}
+
+// Watcher observes memory and copies; it must not change anything. Methods
+// are called in host order.
+type Watcher interface {
+	// Bound tells that s (nil: a workspace) owns block b, or, with
+	// alloc.NoBlock, none any more. Freed tells that the allocator got a
+	// block back.
+	Bound(s *Storage, b alloc.Block)
+	Freed(b alloc.Block)
+	// Copied announces the copy that is issued next on a stream: between
+	// block b and the host buffer of c, carrying c.Version of s.
+	Copied(on stream.ID, s *Storage, b alloc.Block, c *Copy, dir hw.Direction)
+}
+
+// Reason says why a copy was made.
+type Reason uint8
+
+// Reasons.
+const (
+	Planned  Reason = iota // an armed plan
+	Ordered                // a policy's own action
+	Pressure               // a failed allocation
+	Demand                 // an operator needed it
+	NumReasons
+)
+
+// Stats count what the executor did. Bytes are requested sizes.
+type Stats struct {
+	OutBytes, InBytes sim.Bytes
+	Outs, Ins         [NumReasons]int64
+	Clean             int64 // evictions that moved nothing
+	Late              int64 // planned swap-ins given up for lack of memory
+	Missed            int64 // planned swaps whose tensor was never matched
+	Matched           int64
+	Drains            int64 // times that held memory was released because an allocation failed
+}
+
+// Evictions counts swap-outs that failed allocations forced.
+func (s *Stats) Evictions() int64 { return s.Outs[Pressure] }
+
+// hold is memory that must outlive a copy.
+type hold struct {
+	ends   stream.Event
+	block  alloc.Block  // device block, or alloc.NoBlock
+	buffer alloc.Buffer // host buffer, or alloc.NoBuffer
+	guard  *Storage     // storage kept alive, or nil
+}
+
+// Executor moves the storages of one rank.
+type Executor struct {
+	opts  Options
+	costs *hw.Host
+	dev   *stream.Device
+	mem   alloc.Allocator
+	pool  *alloc.Pinned
+	host  Host
+	watch Watcher // may be nil
+	swaps func(profilers.SwapRec)
+
+	nextTensor profilers.Tensor
+	// joined[s] is the latest event of s that the compute stream has been
+	// made to wait for: what came before it is safe to reuse.
+	joined [stream.Count]stream.Event
+
+	fifo   []hold // without a stage, oldest first
+	sync   []hold // blocks the host waits for
+	armed  *armed
+	chunks chunks
+	Stats  Stats
+}
+
+// New returns an executor. swaps, if not nil, hears of every copy.
+func New(opts Options, costs *hw.Host, dev *stream.Device, mem alloc.Allocator, pool *alloc.Pinned, host Host, watch Watcher, swaps func(profilers.SwapRec)) *Executor {
+	return &Executor{opts: opts, costs: costs, dev: dev, mem: mem, pool: pool, host: host, watch: watch, swaps: swaps}
+}
+
+// Place gives s the device block b: a new allocation instance.
+func (x *Executor) Place(s *Storage, b alloc.Block) {
+	s.Block = b
+	s.Arrives, s.Pending = 0, false
+	x.rename(s)
+	if x.watch != nil {
+		x.watch.Bound(s, b)
+	}
+}
+
+func (x *Executor) rename(s *Storage) {
+	x.nextTensor++
+	s.Tensor = x.nextTensor
+}
+
+// inStream is where swap-ins run.
+func (x *Executor) inStream() stream.ID {
+	if x.opts.Streams == 1 {
+		return stream.Out
+	}
+	return stream.In
+}
+
+// Join makes the compute stream wait for e unless it already has.
+func (x *Executor) Join(e stream.Event, cause stream.Cause) {
+	s := e.Stream()
+	if e <= x.joined[s] || s == stream.Compute {
+		return
+	}
+	x.host.Charge(x.costs.StreamWait)
+	x.host.Push(stream.Compute, stream.Command{Kind: stream.WaitFor, Wait: e, Cause: cause})
+	x.joined[s] = e
+}
+
+// Joined tells whether the compute stream comes after e.
+func (x *Executor) Joined(e stream.Event) bool {
+	return e.Stream() == stream.Compute || e <= x.joined[e.Stream()] || x.dev.Done(e)
+}
+
+// Touch makes an operator on the compute stream find s: a swap-in under way
+// is waited for on the device.
+func (x *Executor) Touch(s *Storage) {
+	if !s.Pending {
+		return
+	}
+	cause := stream.SwapIn
+	if s.fault {
+		cause = stream.Fault
+	}
+	x.Join(s.Arrives, cause)
+	s.Pending = false
+}
+
+// Written tells that the operator being dispatched writes s: a new version
+// exists and every other copy is stale.
+func (x *Executor) Written(s *Storage) {
+	s.Version++
+	x.forget(s)
+}
+
+// forget gives back all copies elsewhere, each when its last copy has ended.
+func (x *Executor) forget(s *Storage) {
+	for i := range s.Elsewhere {
+		x.giveBack(s.Elsewhere[i].Buffer, s.Elsewhere[i].Busy)
+	}
+	s.Elsewhere = s.Elsewhere[:0]
+}
+
+func (x *Executor) giveBack(b alloc.Buffer, busy stream.Event) {
+	if x.dev.Done(busy) {
+		x.give(b)
+		return
+	}
+	x.fifo = append(x.fifo, hold{ends: busy, block: alloc.NoBlock, buffer: b})
+}
+
+func (x *Executor) give(b alloc.Buffer) { x.pool.Free(b) }
+
+// Out swaps s out: after what is enqueued on the compute stream, its content
+// goes to the host and its block is given back by the release rule at plan
+// stage (-1 = first come). With wait, the host will wait for the copy (see
+// Finish). A current copy elsewhere makes it free of charge.
+func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.Outcome {
+	if !s.OnDevice() || s.Pending || s.Type == profilers.SharedMemory || s.Refs == 0 {
+		return policies.Refused
+	}
+	b := s.Block
+	if s.Current() != nil {
+		x.leave(s)
+		x.free(b)
+		x.Stats.Clean++
+		x.Stats.Outs[why]++
+		return policies.Done
+	}
+	buf, fresh, err := x.pool.Alloc(s.Bytes)
+	if err != nil {
+		return policies.NoHost
+	}
+	if fresh > 0 {
+		x.host.Charge(x.costs.PinFixed + sim.Time(int64(x.costs.PinPerMiB)*int64(fresh)/int64(sim.MiB)))
+	}
+	x.host.Charge(x.costs.EventRecord + x.costs.StreamWait + x.costs.CopyLaunch)
+	x.order(stream.Out, x.dev.End(stream.Compute))
+	for _, other := range [...]stream.ID{stream.Comm, stream.Peer} {
+		if e := x.dev.End(other); e > x.joined[other] {
+			x.order(stream.Out, e)
+		}
+	}
+	s.Elsewhere = append(s.Elsewhere, Copy{Version: s.Version, Buffer: buf})
+	c := &s.Elsewhere[len(s.Elsewhere)-1]
+	e := x.move(s, b, c, hw.D2H, stream.Out)
+	c.Ready = e
+
+	old := s.Tensor
+	x.leave(s)
+	x.Stats.OutBytes += s.Bytes
+	x.Stats.Outs[why]++
+	x.record(s, old, true, why)
+
+	switch {
+	case wait:
+		x.sync = append(x.sync, hold{ends: e, block: b, buffer: alloc.NoBuffer})
+	case x.opts.Release == "stock":
+		x.mem.RecordStream(b, alloc.Stream(stream.Out))
+		x.free(b)
+	default:
+		x.host.Charge(x.costs.EventRecord)
+		x.hold(stage, hold{ends: e, block: b, buffer: alloc.NoBuffer})
+	}
+	return policies.Done
+}
+
+// leave takes the device copy from s.
+func (x *Executor) leave(s *Storage) {
+	s.Block = alloc.NoBlock
+	x.rename(s)
+	if x.opts.Features == "pointer" {
+		s.featureIn = 0
+	}
+	if x.watch != nil {
+		x.watch.Bound(s, alloc.NoBlock)
+	}
+}
+
+// In swaps s in, into block b, which the caller allocated for it.
+func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
+	c := s.Current()
+	in := x.inStream()
+	x.host.Charge(x.costs.EventRecord + x.costs.StreamWait + x.costs.CopyLaunch)
+	x.order(in, x.dev.End(stream.Compute))
+	if c.Ready.Stream() != in {
+		x.order(in, c.Ready)
+	}
+	old := s.Tensor
+	s.Block = b
+	x.rename(s)
+	if x.watch != nil {
+		x.watch.Bound(s, b)
+	}
+	e := x.move(s, b, c, hw.H2D, in)
+	s.Arrives, s.Pending, s.fault = e, true, why == Demand
+	c.Busy = e
+	x.Stats.InBytes += s.Bytes
+	x.Stats.Ins[why]++
+	x.record(s, old, false, why)
+	if x.opts.Release == "stock" {
+		x.mem.RecordStream(b, alloc.Stream(in))
+	} else if stage >= 0 {
+		s.Guard++
+		x.hold(stage, hold{ends: e, block: alloc.NoBlock, buffer: alloc.NoBuffer, guard: s})
+	}
+	if !x.opts.Clean {
+		x.forget(s)
+	}
+}
+
+// order makes stream s wait for e.
+func (x *Executor) order(s stream.ID, e stream.Event) {
+	if !x.dev.Done(e) {
+		x.host.Push(s, stream.Command{Kind: stream.WaitFor, Wait: e, Cause: stream.Order})
+	}
+}
+
+func (x *Executor) move(s *Storage, b alloc.Block, c *Copy, dir hw.Direction, on stream.ID) stream.Event {
+	cmd := stream.Command{Kind: stream.Copy, Dir: dir, Bytes: s.Bytes}
+	if x.watch != nil {
+		x.watch.Copied(on, s, b, c, dir)
+	}
+	e := x.host.Push(on, cmd)
+	c.Busy = e
+	return e
+}
+
+func (x *Executor) record(s *Storage, old profilers.Tensor, out bool, why Reason) {
+	if x.swaps != nil {
+		x.swaps(profilers.SwapRec{Out: out, Bytes: s.Bytes, OOM: why == Pressure || why == Demand, Src: old, Dst: s.Tensor})
+	}
+}
+
+// Drop gives a reference of s back and tells whether it was the last. The
+// storage dies then, or when the last swap-in that guards it is released.
+func (x *Executor) Drop(s *Storage) (last bool) {
+	s.Refs--
+	if s.Refs > 0 {
+		return false
+	}
+	if s.Guard == 0 {
+		x.destroy(s)
+	}
+	return true
+}
+
+func (x *Executor) destroy(s *Storage) {
+	if s.OnDevice() {
+		x.Touch(s)
+		b := s.Block
+		s.Block = alloc.NoBlock
+		if x.watch != nil {
+			x.watch.Bound(s, alloc.NoBlock)
+		}
+		x.free(b)
+	}
+	x.forget(s)
+	x.host.Gone(s)
+}
+
+// free gives a block back to the allocator. What other streams than compute
+// still have to do with it is deferred by record_stream.
+func (x *Executor) free(b alloc.Block) {
+	for _, other := range [...]stream.ID{stream.Comm, stream.Peer} {
+		if e := x.dev.End(other); !x.Joined(e) {
+			x.mem.RecordStream(b, alloc.Stream(other))
+		}
+	}
+	x.host.Charge(x.costs.Free)
+	x.mem.Free(b)
+	if x.watch != nil {
+		x.watch.Freed(b)
+	}
+}
+
+// hold keeps h until the run reaches a stage of the plan, or in the queue
+// without a stage.
+func (x *Executor) hold(stage int32, h hold) {
+	if stage >= 0 && x.armed != nil {
+		x.armed.holds[stage] = append(x.armed.holds[stage], h)
+		return
+	}
+	x.fifo = append(x.fifo, h)
+}
+
+// release ends a hold, making the compute stream wait for its copy.
+func (x *Executor) release(h hold) {
+	if h.block != alloc.NoBlock {
+		x.Join(h.ends, stream.Freed)
+		x.free(h.block)
+	}
+	if h.buffer != alloc.NoBuffer {
+		x.give(h.buffer)
+	}
+	if s := h.guard; s != nil {
+		if s.Guard--; s.Guard == 0 && s.Refs == 0 {
+			x.destroy(s)
+		}
+	}
+}
+
+// Poll gives back what the head of the queue without stages no longer needs;
+// called at every operator.
+func (x *Executor) Poll() {
+	n := 0
+	for n < len(x.fifo) {
+		x.host.Charge(x.costs.EventQuery)
+		if !x.dev.Done(x.fifo[n].ends) {
+			break
+		}
+		x.release(x.fifo[n])
+		n++
+	}
+	if n > 0 {
+		x.fifo = x.fifo[:copy(x.fifo, x.fifo[n:])]
+	}
+}
+
+// Drain gives back all device memory that is held for swap-outs under way; the
+// compute stream waits for them. It tells whether any was held. Host buffers
+// stay until their copies have ended.
+func (x *Executor) Drain() bool {
+	got := false
+	keep := x.fifo[:0]
+	for _, h := range x.fifo {
+		if h.block == alloc.NoBlock {
+			keep = append(keep, h)
+			continue
+		}
+		x.release(h)
+		got = true
+	}
+	x.fifo = keep
+	if x.armed != nil {
+		for i, hs := range x.armed.holds {
+			for _, h := range hs {
+				got = got || h.block != alloc.NoBlock || h.guard.Refs == 0
+				x.release(h)
+			}
+			x.armed.holds[i] = hs[:0]
+		}
+	}
+	if got {
+		x.Stats.Drains++
+	}
+	return got
+}
+
+// Awaited is the event the host must wait for before Finish, if any.
+func (x *Executor) Awaited() (stream.Event, bool) {
+	if len(x.sync) == 0 {
+		return 0, false
+	}
+	return x.sync[len(x.sync)-1].ends, true
+}
+
+// Finish gives back the blocks of synchronous swap-outs, once the host has
+// waited for them.
+func (x *Executor) Finish() {
+	for _, h := range x.sync {
+		x.free(h.block)
+	}
+	x.sync = x.sync[:0]
+}

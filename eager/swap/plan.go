@@ -1,0 +1,311 @@
+package swap
+
+import (
+	"fmt"
+
+	"smartswap/policies"
+	"smartswap/profilers"
+)
+
+// armed is a plan in execution. Stages are numbered in the order in which the
+// plan names them; -1 is a stage that the plan does not know.
+type armed struct {
+	plan    *policies.Plan
+	stages  map[profilers.Stage]int32
+	matches [][]int32 // by stage: swaps to match there
+	outs    [][]int32 // by stage: optimizer swap-outs
+	ins     [][]Due   // by stage: swap-ins registered in this iteration
+	holds   [][]hold  // by stage
+	fired   []bool    // by stage: its tasks have run in this iteration
+	taken   []bool    // by swap: matched in this iteration
+	left    int       // swaps still to match
+	iter    int64     // iteration, +1
+}
+
+// Due is a swap-in to be made, for the host to find memory for.
+type Due struct {
+	Storage *Storage
+	handle  policies.Handle // the storage's when it was registered
+	Stage   int32           // of release
+}
+
+// Wanted tells whether the swap-in still makes sense: the storage is the one
+// it was, is alive, and not on the device.
+func (d Due) Wanted() bool {
+	s := d.Storage
+	return s.Handle == d.handle && s.Refs > 0 && !s.OnDevice() && s.Current() != nil
+}
+
+// Arm replaces the plan. The memory held under the old one is given back as
+// an allocation failure would.
+func (x *Executor) Arm(p *policies.Plan) error {
+	x.Drain()
+	x.armed = nil
+	x.chunks = chunks{}
+	if p == nil {
+		return nil
+	}
+	a := &armed{plan: p, stages: make(map[profilers.Stage]int32), taken: make([]bool, len(p.Swaps))}
+	stage := func(t policies.Trigger) (int32, error) {
+		switch t.Kind {
+		case policies.Now:
+			return -1, nil
+		case policies.AtStage:
+			return a.stage(t.Stage), nil
+		}
+		return 0, fmt.Errorf("plan: trigger kind %d is not one this executor has: allowed are now and at-stage", t.Kind)
+	}
+	for i := range p.Swaps {
+		w := &p.Swaps[i]
+		if w.Out.Kind != policies.Evict || w.In.Kind != policies.Prefetch {
+			return fmt.Errorf("plan: swap %d: an evict and a prefetch make a swap", i)
+		}
+		for _, t := range [...]policies.Trigger{w.Out.Start, w.Out.Release, w.In.Start, w.In.Release} {
+			if _, err := stage(t); err != nil {
+				return fmt.Errorf("swap %d: %w", i, err)
+			}
+		}
+		switch {
+		case w.Optimizer:
+			at, _ := stage(w.Out.Start)
+			if at < 0 {
+				return fmt.Errorf("plan: swap %d: an optimizer state leaves at a stage", i)
+			}
+			a.outs[at] = append(a.outs[at], int32(i))
+		case w.Out.What.Kind == policies.ByFeature:
+			at := a.stage(w.Out.What.Stage)
+			a.matches[at] = append(a.matches[at], int32(i))
+		default:
+			return fmt.Errorf("plan: swap %d: selector kind %d is not one this executor has: allowed is by-feature, and by-handle for optimizer states", i, w.Out.What.Kind)
+		}
+	}
+	x.armed = a
+	return nil
+}
+
+// stage numbers s.
+func (a *armed) stage(s profilers.Stage) int32 {
+	if i, ok := a.stages[s]; ok {
+		return i
+	}
+	i := int32(len(a.matches))
+	a.stages[s] = i
+	a.matches = append(a.matches, nil)
+	a.outs = append(a.outs, nil)
+	a.ins = append(a.ins, nil)
+	a.holds = append(a.holds, nil)
+	a.fired = append(a.fired, false)
+	return i
+}
+
+func (a *armed) at(t policies.Trigger) int32 {
+	if t.Kind != policies.AtStage {
+		return -1
+	}
+	return a.stages[t.Stage]
+}
+
+// Armed tells whether a plan is armed.
+func (x *Executor) Armed() bool { return x.armed != nil }
+
+// Plan is the armed plan, nil if there is none.
+func (x *Executor) Plan() *policies.Plan {
+	if x.armed == nil {
+		return nil
+	}
+	return x.armed.plan
+}
+
+// BeginIteration makes all swaps of the plan pending again.
+func (x *Executor) BeginIteration(i int) {
+	a := x.armed
+	if a == nil {
+		return
+	}
+	if a.iter > 0 {
+		x.Stats.Missed += int64(a.left)
+	}
+	a.iter = int64(i) + 1
+	a.left = 0
+	for k := range a.taken {
+		a.taken[k] = a.plan.Swaps[k].Optimizer
+		if !a.taken[k] {
+			a.left++
+		}
+	}
+	for k := range a.fired {
+		a.fired[k] = false
+		a.ins[k] = a.ins[k][:0]
+	}
+	x.chunks.begin()
+}
+
+// StageIndex numbers a stage of the armed plan, -1 if the plan does not name
+// it.
+func (x *Executor) StageIndex(s profilers.Stage) int32 {
+	if x.armed == nil {
+		return -1
+	}
+	if i, ok := x.armed.stages[s]; ok {
+		return i
+	}
+	return -1
+}
+
+// Match updates the features of an operator's arguments and swaps out those
+// that the plan waits for in the current stage. It returns the number of
+// comparisons, for the host to pay.
+func (x *Executor) Match(name int32, args []*Storage, stage int32) (comparisons int) {
+	a := x.armed
+	if a == nil || a.left == 0 {
+		return 0
+	}
+	for pos, s := range args {
+		if s.featureIn != a.iter {
+			s.featureIn, s.feature = a.iter, policies.Feature{DType: s.DType}
+		}
+		s.feature.Use(a.plan.Vocabulary, name, pos)
+		comparisons += a.left
+		if stage < 0 {
+			continue
+		}
+		for _, i := range a.matches[stage] {
+			w := &a.plan.Swaps[i]
+			if a.taken[i] || s.feature != w.Out.What.Feature {
+				continue
+			}
+			a.taken[i] = true
+			a.left--
+			if x.Out(s, a.at(w.Out.Release), Planned, false) == policies.Done {
+				x.Stats.Matched++
+				if in := a.at(w.In.Start); in >= 0 {
+					a.ins[in] = append(a.ins[in], Due{s, s.Handle, a.at(w.In.Release)})
+				}
+			}
+			break
+		}
+	}
+	return comparisons
+}
+
+// Tasks runs what the plan has for the stage, once per iteration: optimizer
+// states leave; what left before comes back, last out first. The swap-ins are
+// returned for the host to find memory for. handle finds a live storage.
+func (x *Executor) Tasks(stage int32, handle func(policies.Handle) *Storage, due []Due) []Due {
+	a := x.armed
+	if a == nil || stage < 0 || a.fired[stage] {
+		return due
+	}
+	a.fired[stage] = true
+	for _, i := range a.outs[stage] {
+		w := &a.plan.Swaps[i]
+		s := handle(w.Out.What.Handle)
+		if s == nil {
+			continue
+		}
+		x.Out(s, a.at(w.Out.Release), Planned, false)
+		if s.OnDevice() {
+			continue
+		}
+		x.Stats.Matched++
+		in := a.at(w.In.Start)
+		if in < 0 {
+			continue
+		}
+		if a.plan.Chunks > 1 {
+			x.chunks.add(s, in)
+			continue
+		}
+		a.ins[in] = append(a.ins[in], Due{s, s.Handle, a.at(w.In.Release)})
+	}
+	ins := a.ins[stage]
+	for k := len(ins) - 1; k >= 0; k-- {
+		if ins[k].Wanted() {
+			due = append(due, ins[k])
+		}
+	}
+	a.ins[stage] = ins[:0]
+	return x.chunks.start(stage, a.plan.Chunks, due)
+}
+
+// ReleaseAt gives back what is held for the stage, at each of its operators.
+func (x *Executor) ReleaseAt(stage int32) {
+	a := x.armed
+	if a == nil || stage < 0 || len(a.holds[stage]) == 0 {
+		return
+	}
+	hs := a.holds[stage]
+	a.holds[stage] = nil
+	for _, h := range hs {
+		x.release(h)
+	}
+	if a.holds[stage] == nil {
+		a.holds[stage] = hs[:0]
+	}
+}
+
+// chunks stream optimizer states through the device in the optimizer phase:
+// two chunks are there at a time, a chunk leaves when all of it has been
+// updated, and the one after next comes in.
+type chunks struct {
+	states []*Storage
+	stage  int32
+	size   int   // states per chunk
+	left   []int // per chunk: states not updated yet
+	of     map[*Storage]int
+}
+
+func (c *chunks) begin() { c.states, c.left, c.of = c.states[:0], c.left[:0], nil }
+
+func (c *chunks) add(s *Storage, stage int32) {
+	c.states = append(c.states, s)
+	c.stage = stage
+}
+
+// start brings the first two chunks in.
+func (c *chunks) start(stage int32, n int, due []Due) []Due {
+	if len(c.states) == 0 || stage != c.stage || n < 2 {
+		return due
+	}
+	c.size = (len(c.states) + n - 1) / n
+	c.of = make(map[*Storage]int, len(c.states))
+	for i, s := range c.states {
+		k := i / c.size
+		if k == len(c.left) {
+			c.left = append(c.left, 0)
+		}
+		c.left[k]++
+		c.of[s] = k
+	}
+	return c.bring(1, c.bring(0, due))
+}
+
+func (c *chunks) bring(k int, due []Due) []Due {
+	if k >= len(c.left) {
+		return due
+	}
+	for _, s := range c.states[k*c.size : min((k+1)*c.size, len(c.states))] {
+		if d := (Due{s, s.Handle, -1}); d.Wanted() {
+			due = append(due, d)
+		}
+	}
+	return due
+}
+
+// Updated tells that an operator has written s. If that completes a chunk of
+// optimizer states, the chunk leaves and another comes in.
+func (x *Executor) Updated(s *Storage, due []Due) []Due {
+	c := &x.chunks
+	k, ok := c.of[s]
+	if !ok {
+		return due
+	}
+	delete(c.of, s)
+	if c.left[k]--; c.left[k] > 0 {
+		return due
+	}
+	for _, s := range c.states[k*c.size : min((k+1)*c.size, len(c.states))] {
+		x.Out(s, -1, Planned, false)
+	}
+	return c.bring(k+2, due)
+}

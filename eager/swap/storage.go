@@ -1,0 +1,92 @@
+// Package swap holds the storages of a rank and moves them: swap-out, swap-in,
+// demand faults, the memory held for copies under way, and the execution of an
+// armed plan.
+//
+// # A storage is where its copies are
+//
+// A Storage has at most one device copy and a set of copies elsewhere. Every
+// write makes a new version; a copy is current when it carries the storage's
+// version. A storage with a current host copy can leave the device without
+// moving a byte.
+//
+// # Memory outlives its owner
+//
+// A device block that a swap-out still reads, and a host buffer that a copy
+// still uses, are held until the copy has ended. Who waits for that end is the
+// release rule: the compute stream at a stage of the program (custom release),
+// the allocator's polling (stock record_stream), the host (synchronous
+// eviction), or whoever runs out of memory first.
+//
+// # Where to start reading
+//
+//	storage.go   Storage and its copies
+//	options.go   Options: every switch of the executor
+//	executor.go  Executor: swap-out, swap-in, holds
+//	plan.go      an armed plan: matching, stage tasks
+package swap
+
+import (
+	"smartswap/eager/alloc"
+	"smartswap/eager/stream"
+	"smartswap/policies"
+	"smartswap/profilers"
+	"smartswap/sim"
+)
+
+// Copy is one copy of a storage outside device memory.
+type Copy struct {
+	Tier    policies.TierID
+	Part    policies.Range // the zero Range: all of it
+	Version uint32         // version of the content
+	Buffer  alloc.Buffer   // where it is
+	Ready   stream.Event   // complete when the content has arrived
+	Busy    stream.Event   // latest copy that reads or writes the buffer
+}
+
+// Storage is a live storage of a rank.
+type Storage struct {
+	Handle policies.Handle
+	Bytes  sim.Bytes
+	Shape  [4]int32
+	DType  uint8
+	Type   profilers.TensorType
+	Name   int32 // label, for reports
+	Refs   int32
+	// Version counts writes in program order.
+	Version uint32
+
+	// Block is the device copy, alloc.NoBlock when there is none. Its
+	// content is complete at Arrives; the compute stream has not waited for
+	// that yet while Pending.
+	Block   alloc.Block
+	Arrives stream.Event
+	Pending bool
+	// Elsewhere are the other copies.
+	Elsewhere []Copy
+
+	// Tensor is the allocation instance as profilers see it.
+	Tensor profilers.Tensor
+	// InUse: argument of the operator being dispatched.
+	InUse bool
+	// Guard counts holds that keep the storage alive though no reference
+	// is left.
+	Guard int32
+
+	feature   policies.Feature
+	featureIn int64 // iteration that feature belongs to, +1
+	swap      int32 // index in the armed plan that took it out; -1 = none
+	fault     bool  // the pending arrival is a demand fault
+}
+
+// OnDevice tells whether the storage has a device copy, complete or arriving.
+func (s *Storage) OnDevice() bool { return s.Block != alloc.NoBlock }
+
+// Current returns the current copy elsewhere, nil if there is none.
+func (s *Storage) Current() *Copy {
+	for i := range s.Elsewhere {
+		if c := &s.Elsewhere[i]; c.Version == s.Version {
+			return c
+		}
+	}
+	return nil
+}
