@@ -259,7 +259,7 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 // Random programs, options and streams, small enough to shrink.
 func TestAgainstModelShrinking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		runTwins(t, drawn{t}, rapid.IntRange(1, 60).Draw(t, "steps"))
+		runTwins(t, drawn{t}, rapid.IntRange(1, 400).Draw(t, "steps"))
 	})
 }
 
