@@ -12,7 +12,9 @@
 //
 //	time.go    Time in integer picoseconds, rates in integer bytes per second
 //	engine.go  Engine: schedule an event, run until nothing is left
+//	queue.go   the heap and the rings that the engine keeps events in
 //	share.go   Share: everything that shares bandwidth, max-min fairly
+//	work.go    what a flow has to move, exactly
 //	random.go  values that depend on what they are for, not on when they are drawn
 //
 // A process is not a goroutine: it is a Handler whose methods are called at

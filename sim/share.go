@@ -149,7 +149,7 @@ func (s *Share) SetCapacity(r ResourceID, c Rate) {
 	s.open()
 	s.touch(r)
 	res.capacity = s.positive("capacity of "+res.name, c)
-	s.touch(r)
+	s.touch(r) // it may have become overloaded, and nobody is included yet
 	s.settle()
 }
 
@@ -265,9 +265,7 @@ next:
 	return path
 }
 
-// attach enters a flow, at rate 0, in the books of the resources on its path,
-// and detach takes it out of them. Both touch every resource that is
-// overloaded with the flow.
+// attach enters a flow, at rate 0, in the books of the resources on its path.
 func (s *Share) attach(id FlowID) {
 	f := &s.flows[id]
 	for i := range f.path {
@@ -277,10 +275,11 @@ func (s *Share) attach(id FlowID) {
 		r.users = append(r.users, id)
 		r.demand = r.demand.plus(product(int64(f.cap), int64(u.Times)))
 		r.weight += f.weight * int64(u.Times)
-		s.touch(u.Resource)
 	}
 }
 
+// detach takes a flow out of the books. It touches what is overloaded as long
+// as the flow is there.
 func (s *Share) detach(id FlowID) {
 	s.setRate(id, 0)
 	f := &s.flows[id]
@@ -308,9 +307,9 @@ func (s *Share) linkTo(id FlowID, r ResourceID) *link {
 }
 
 // A change of the system happens between open and settle. It concerns the
-// flows included, and all flows of resources that are overloaded before or
-// after it (touch asks for both), and so on through overloaded resources. Other
-// resources couple nobody: their flows' caps fit.
+// flows included, the flows of resources that are overloaded before it (which
+// is when touch is called) or after it, and so on through overloaded resources
+// (which settle sees to). Other resources couple nobody: their flows' caps fit.
 func (s *Share) open() {
 	s.epoch++
 	s.members = s.members[:0]

@@ -208,16 +208,35 @@ func TestClosedForms(t *testing.T) {
 func TestEndsTie(t *testing.T) {
 	r := newRig()
 	late := r.flow(1, BytesWork(20), gb, 0)
-	r.flow(2, BytesWork(10), gb, 0)
+	same := r.flow(2, BytesWork(10), gb, 0)
 	r.flow(3, BytesWork(10), gb, 0)
 	r.at(0, func() { r.SetCap(late, 2*gb) })
-	r.at(5*Nanosecond, func() { r.SetCap(late, 2*gb) })
+	r.at(5*Nanosecond, func() { r.SetCap(same, gb) })
 	if err := r.e.Run(); err != nil {
 		t.Fatal(err)
 	}
 	want := []end{{10 * Nanosecond, 2}, {10 * Nanosecond, 3}, {10 * Nanosecond, 1}}
 	if diff := cmp.Diff(want, r.ends); diff != "" {
 		t.Errorf("ends (-want +got):\n%s", diff)
+	}
+}
+
+// Two resources fill up at the same level and rounding favours the second; it
+// is the one of higher number, whatever order a path names them in.
+func TestRatesDoNotDependOnPathOrder(t *testing.T) {
+	for _, path := range [][]Use{{on(0), on(1)}, {on(1), on(0)}} {
+		r := newRig(11, 11)
+		var got []Rate
+		for i := range uint32(3) {
+			r.flow(i, BytesWork(1), 100, 0, path...)
+		}
+		for i, one := range []FlowID{r.flow(3, BytesWork(1), 100, 0, on(0)), r.flow(4, BytesWork(1), 100, 0, on(1))} {
+			got = append(got, r.Rate(one), r.Load(ResourceID(i)))
+		}
+		// 11/4 is 2 for the three and the one on 0; 11 - 3x2 is left on 1.
+		if want := []Rate{2, 8, 5, 11}; !slices.Equal(got, want) {
+			t.Errorf("path %v: rates and loads %v, want %v", path, got, want)
+		}
 	}
 }
 
