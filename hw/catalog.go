@@ -90,13 +90,13 @@ func (n *Node) apply(kind, name string, trail []string) error {
 
 	if base, ok := values["extends"]; ok {
 		if err := n.apply("node", base, trail); err != nil {
-			return err
+			return fmt.Errorf("%s %q: extends: %w", kind, name, err)
 		}
 		delete(values, "extends")
 	}
 	if base, ok := values["device.extends"]; ok {
 		if err := n.apply("device", base, trail); err != nil {
-			return err
+			return fmt.Errorf("%s %q: extends: %w", kind, name, err)
 		}
 		delete(values, "device.extends")
 	} else if kind == "device" {

@@ -12,7 +12,9 @@ const (
 	NumDirections
 )
 
-// Node is one server: equal devices, a host, links between them.
+// Node is one server: equal devices, a host, links between them. It is data,
+// safe to copy and to read from several goroutines. Load makes one; Set and
+// Validate know the key, unit and range of each number.
 type Node struct {
 	Name    string
 	Devices int
@@ -20,7 +22,9 @@ type Node struct {
 	Host    Host
 	Link    Link
 	Fabric  Fabric
-	Source  map[string]string // dotted key -> where the number comes from, or "assumed: why"
+	// Source says for each key of Keys where the number comes from: a
+	// publication, a public repository and file, or "assumed: why".
+	Source map[string]string
 }
 
 // Device is one accelerator.
@@ -36,7 +40,8 @@ type Device struct {
 	// Fixed is the part of a kernel's time that does not depend on its size.
 	Fixed sim.Time
 	// Flop is the achieved share of the peak over log2 of flops, Mem the
-	// achieved share of Bandwidth over log2 of bytes, by family.
+	// achieved share of Bandwidth over log2 of bytes, by family. What counts
+	// as flops and bytes is said at Timing.
 	Flop, Mem [NumFamilies]Curve
 	// Skinny multiplies a matrix product's Flop efficiency, over log2 of its
 	// smallest dimension.
@@ -78,14 +83,14 @@ type Host struct {
 
 // Link connects each device with the host.
 type Link struct {
-	// Rate by direction, one direction alone; RateBoth while both are busy
-	// (0 = no effect); Both caps the sum (0 = no cap).
+	// Rate by direction, one direction alone; RateBoth, at most Rate, while
+	// both move data (0 = no effect); Both caps the sum (0 = no cap).
 	Rate     [NumDirections]sim.Rate
 	RateBoth [NumDirections]sim.Rate
 	Both     sim.Rate
 	// Latency is the set-up time of a copy, during which the engine is busy.
 	Latency sim.Time
-	// Efficiency over log2 of bytes.
+	// Efficiency multiplies the rate, over log2 of a copy's bytes.
 	Efficiency Curve
 	// Pageable is the rate of copies from memory that is not pinned.
 	Pageable sim.Rate
@@ -102,8 +107,8 @@ type Link struct {
 type Fabric struct {
 	// Latency per collective and per transfer.
 	Latency sim.Time
-	// Tables hold measured algorithm bandwidth (full tensor bytes per
-	// second) by kind and group size.
+	// Tables hold measured algorithm bandwidth (bytes of the full tensor per
+	// second) by kind, in increasing order of group size. Time reads them.
 	Tables [NumCollectives][]GroupRate
 	// Peer is the rate of a transfer between two devices.
 	Peer sim.Rate

@@ -3,6 +3,7 @@ package hw
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,12 +97,29 @@ func (n *Node) Keys() []string {
 	return keys
 }
 
+// keysAndPrefixes adds to sorted keys the prefixes that Set accepts.
+func keysAndPrefixes(keys []string) []string {
+	var all []string
+	for _, key := range keys {
+		for i := strings.IndexByte(key, '.') + 1; i < len(key); i++ {
+			if key[i] == '.' {
+				all = append(all, key[:i])
+			}
+		}
+		all = append(all, key)
+	}
+	return all
+}
+
 // Set changes one number of the node, or all below a prefix, from its text
 // form: "link.rate" to "55GB/s", "device.beside.matmul" to "2.2",
 // "device.skinny" to "4:0.1 10:1". Nothing changes when there is an error: an
 // unknown key (the nearest is named), or a value that cannot be read or is out
 // of range. What several numbers must fulfil together is left to Validate.
-func (n *Node) Set(key, value string) error { return n.set(key, value, "set to "+value) }
+func (n *Node) Set(key, value string) error {
+	n.Source = maps.Clone(n.Source) // copies of a Node share it
+	return n.set(key, value, "set to "+value)
+}
 
 // set is Set with a text for Source.
 func (n *Node) set(key, value, source string) error {
@@ -121,7 +139,7 @@ func (n *Node) set(key, value, source string) error {
 		done = append(done, s.key)
 	}
 	if len(done) == 0 {
-		return fmt.Errorf("no number is called %q, the nearest is %q", key, nearest.Name(key, n.Keys()))
+		return fmt.Errorf("no number is called %q, the nearest is %q", key, nearest.Name(key, keysAndPrefixes(n.Keys())))
 	}
 	changed.Source = n.Source
 	*n = changed
@@ -176,8 +194,10 @@ func (s setting) check() error {
 	}
 	switch to := s.to.(type) {
 	case *Curve:
-		if !slices.IsSortedFunc(to.Points, func(a, b Point) int { return strictly(a.X, b.X) }) {
-			return fmt.Errorf("%s = %s: sizes must increase", s.key, s.text())
+		for i := 1; i < len(to.Points); i++ {
+			if !(to.Points[i].X > to.Points[i-1].X) {
+				return fmt.Errorf("%s = %s: sizes must increase", s.key, s.text())
+			}
 		}
 	case *[]GroupRate:
 		for i, entry := range *to {
@@ -187,14 +207,6 @@ func (s setting) check() error {
 		}
 	}
 	return nil
-}
-
-// strictly orders numbers so that equal ones count as out of order.
-func strictly(a, b float64) int {
-	if a < b {
-		return -1
-	}
-	return 1
 }
 
 // bounds are low and hi as numbers.
