@@ -1,0 +1,611 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"smartswap/eager/alloc"
+	"smartswap/eager/swap"
+	"smartswap/internal/nearest"
+)
+
+// Config is an experiment file. See configs/fig7.toml for one with comments.
+type Config struct {
+	Path string // as given
+	Text string
+
+	Name  string // of the result folder
+	Title string
+	About string
+
+	Columns    []Column
+	Axes       []Axis
+	Strategies []Strategy
+	Tables     []TableSpec
+	Figures    []FigureSpec
+	Claims     []ClaimSpec
+
+	// Settings override the file, whatever column or axis says otherwise:
+	// [quick] under -quick, then -set in the order given.
+	Settings []Setting
+
+	base  Setup
+	quick map[string]any
+	lines lines
+}
+
+// Setup is what columns and axes may change: all that a point starts from.
+type Setup struct {
+	// Node has "name", a catalogue entry or a file; its other keys go to
+	// the node's fields, such as "link.rate".
+	Node     map[string]any
+	Workload Workload
+	Strategy Strategy
+
+	Allocator alloc.Options
+	Pinned    alloc.PinnedOptions
+	Executor  swap.Options
+
+	Iterations   int64 // simulated per point
+	Warmup       int64 // of them not counted
+	Replications int64 // runs per point with different seeds
+	Seed         int64
+	// Host is "full", or "none" for traces without host costs.
+	Host string
+}
+
+// Workload says what is trained.
+type Workload struct {
+	Kind          string // "decoder", "trace"
+	Model         string // decoder: as workloads.LookupModel knows it
+	Seq           int64  // decoder: tokens per sequence
+	TokensPerStep int64  // decoder: tokens per optimizer step of the whole job, over all devices
+	Save          string // decoder: save rule, "minimal" or "eager"
+	Attention     string // decoder: "fused" or "unfused"
+	Fold          bool   // decoder: simulate one rank for all that are identical
+
+	SkipProbability float64 // overflow skip, per iteration
+	SkipBurst       int64   // the first so many iterations skip
+	ValidateEvery   int64   // iterations between validations; 0 = never
+	ValidateBatches int64   // forward-only batches per validation
+
+	Trace string // trace: path, relative to the experiment file
+	Times string // trace: measured kernel times that belong to it, if they stand in a file of their own
+	Batch int64  // trace: batch size of a network description
+}
+
+// Strategy is a way to make a job fit, with the choices it may make.
+type Strategy struct {
+	Name    string
+	Policy  string
+	Options map[string]any // of the policy
+	// Profiler feeds the policy; what it must record, the policy says.
+	Profiler string
+
+	AllLayouts bool
+	Layouts    []Layout
+	ZeRO       int64 // 1: optimizer states sharded over data parallelism; 3: gradients and parameters too
+	Recompute  []string
+	MicroBatch []int64
+
+	// Set overrides keys of the set-up for this strategy alone, such as
+	// executor.streams.
+	Set map[string]any
+	// Ideal runs with unbounded HBM: the speed of which swapping is a part.
+	Ideal bool
+}
+
+// Layout is a way to spread a model over devices: tensor, pipeline and data
+// parallelism.
+type Layout struct{ TP, PP, DP int64 }
+
+// String is the short form, such as tp2pp1dp4.
+func (l Layout) String() string { return fmt.Sprintf("tp%dpp%ddp%d", l.TP, l.PP, l.DP) }
+
+// Column is one column of the published figure: a name and what it sets.
+type Column struct {
+	Name   string
+	leaves []leaf
+}
+
+// Axis is a key and the values it takes, one after the other.
+type Axis struct {
+	Key    string
+	Values []any
+}
+
+// Setting is an override and where it comes from.
+type Setting struct {
+	Key    string
+	Value  any
+	Origin string // such as "-set"
+}
+
+// TableSpec asks for a table: one line per cell with the columns Show of
+// rows.csv, or, if Value is set, one line per column and axis values with that
+// value for each strategy.
+type TableSpec struct {
+	Name, Title string
+	Show        []string
+	Value       string
+	Terminal    bool // print it at the end of a run
+}
+
+// FigureSpec asks for grouped bars of Value: groups are columns, bars are
+// strategies, panels are the combinations of axis values.
+type FigureSpec struct{ Name, Title, Value string }
+
+// ClaimSpec asks for a comparison; see claims.go for the kinds.
+type ClaimSpec struct {
+	Name  string
+	Kind  string // "gain", "reference", "value"
+	Value string // column of rows.csv
+	// Of and Over name strategies: the best of each is compared.
+	Of, Over  []string
+	Reference string // table of published measurements
+	Statistic string // that Published is about: "min", "median", "max"
+	Published float64
+	Source    string
+	// Where restricts the cells: axis key -> value, "column" -> name.
+	Where map[string]any
+	// AtLeast and AtMost make the claim an assertion.
+	AtLeast, AtMost float64
+}
+
+// Largest values that files may ask for: beyond them is a slip of the hand,
+// not an experiment.
+const (
+	maxSeq        = 1 << 24
+	maxTokens     = 1 << 32
+	maxIterations = 10_000
+	maxDegree     = 1 << 16
+	maxBatch      = 1 << 20
+	maxMB         = 1 << 20 // of the allocator's sizes in MiB
+)
+
+func (s *Setup) fields() []field {
+	return []field{
+		{key: "node", free: &s.Node},
+		{key: "workload", sub: s.Workload.fields()},
+		{key: "strategy", sub: s.Strategy.fields()},
+		{key: "allocator", sub: []field{
+			{key: "backend", set: text(&s.Allocator.Backend)},
+			{key: "dialect", set: text(&s.Allocator.Dialect)},
+			{key: "event_policy", set: text(&s.Allocator.EventPolicy)},
+			{key: "max_split_size_mb", set: integer(&s.Allocator.MaxSplitSizeMB, 0, maxMB)},
+			{key: "max_non_split_rounding_mb", set: integer(&s.Allocator.MaxNonSplitRoundingMB, 0, maxMB)},
+			{key: "garbage_collection_threshold", set: number(&s.Allocator.GarbageCollectionThreshold, 0, 1)},
+			{key: "roundup_power2_divisions", set: text(&s.Allocator.RoundupPower2Divisions)},
+			{key: "large_segment_size_mb", set: integer(&s.Allocator.LargeSegmentSizeMB, 0, maxMB)},
+			{key: "memory_fraction", set: number(&s.Allocator.MemoryFraction, 0, 1)},
+		}},
+		{key: "pinned", sub: []field{
+			{key: "rounding", set: text(&s.Pinned.Rounding)},
+			{key: "reuse", set: text(&s.Pinned.Reuse)},
+		}},
+		{key: "executor", sub: []field{
+			{key: "streams", set: whole(&s.Executor.Streams, 1, 2)},
+			{key: "release", set: text(&s.Executor.Release)},
+			{key: "clean", set: flag(&s.Executor.Clean)},
+			{key: "prefetch", set: text(&s.Executor.Prefetch)},
+			{key: "features", set: text(&s.Executor.Features)},
+		}},
+		{key: "iterations", set: integer(&s.Iterations, 1, maxIterations)},
+		{key: "warmup", set: integer(&s.Warmup, 0, maxIterations-1)},
+		{key: "replications", set: integer(&s.Replications, 1, 1000)},
+		{key: "seed", set: integer(&s.Seed, 0, math.MaxInt64)},
+		{key: "host", set: choice(&s.Host, "full", "none")},
+	}
+}
+
+func (w *Workload) fields() []field {
+	return []field{
+		{key: "kind", set: choice(&w.Kind, "decoder", "trace")},
+		{key: "model", set: text(&w.Model)},
+		{key: "seq", set: integer(&w.Seq, 1, maxSeq)},
+		{key: "tokens_per_step", set: integer(&w.TokensPerStep, 1, maxTokens)},
+		{key: "save", set: choice(&w.Save, "minimal", "eager")},
+		{key: "attention", set: choice(&w.Attention, "fused", "unfused")},
+		{key: "fold", set: flag(&w.Fold)},
+		{key: "skip_probability", set: number(&w.SkipProbability, 0, 1)},
+		{key: "skip_burst", set: integer(&w.SkipBurst, 0, maxIterations)},
+		{key: "validate_every", set: integer(&w.ValidateEvery, 0, maxIterations)},
+		{key: "validate_batches", set: integer(&w.ValidateBatches, 0, maxBatch)},
+		{key: "trace", set: text(&w.Trace)},
+		{key: "times", set: text(&w.Times)},
+		{key: "batch", set: integer(&w.Batch, 1, maxBatch)},
+	}
+}
+
+func (s *Strategy) fields() []field {
+	return []field{
+		{key: "name", set: text(&s.Name)},
+		{key: "policy", set: text(&s.Policy)},
+		{key: "options", free: &s.Options},
+		{key: "profiler", set: text(&s.Profiler)},
+		{key: "layouts", set: s.setLayouts},
+		{key: "zero", set: integer(&s.ZeRO, 1, 3)},
+		{key: "recompute", set: texts(&s.Recompute)},
+		{key: "micro_batch", set: integers(&s.MicroBatch, 1, maxBatch)},
+		{key: "set", free: &s.Set},
+		{key: "ideal", set: flag(&s.Ideal)},
+	}
+}
+
+var layoutForm = regexp.MustCompile(`^tp(\d{1,5})pp(\d{1,5})dp(\d{1,5})$`)
+
+// setLayouts takes "all" or a list such as ["tp8pp1dp1"].
+func (s *Strategy) setLayouts(v any) error {
+	if v == "all" {
+		s.AllLayouts, s.Layouts = true, nil
+		return nil
+	}
+	var names []string
+	if err := texts(&names)(v); err != nil {
+		return errors.New(`want "all" or an array of layouts such as "tp2pp1dp4"`)
+	}
+	s.AllLayouts, s.Layouts = false, nil
+	for _, name := range names {
+		m := layoutForm.FindStringSubmatch(name)
+		if m == nil {
+			return fmt.Errorf(`element %q: want a layout such as "tp2pp1dp4"`, name)
+		}
+		var l Layout
+		for i, p := range []*int64{&l.TP, &l.PP, &l.DP} {
+			fmt.Sscan(m[i+1], p) // digits, by the pattern
+			if *p < 1 || *p > maxDegree {
+				return fmt.Errorf("element %q: want degrees from 1 to %d", name, maxDegree)
+			}
+		}
+		s.Layouts = append(s.Layouts, l)
+	}
+	return nil
+}
+
+func (t *TableSpec) fields() []field {
+	return []field{
+		{key: "name", set: fileName(&t.Name)},
+		{key: "title", set: text(&t.Title)},
+		{key: "show", set: texts(&t.Show)},
+		{key: "value", set: text(&t.Value)},
+		{key: "terminal", set: flag(&t.Terminal)},
+	}
+}
+
+func (f *FigureSpec) fields() []field {
+	return []field{
+		{key: "name", set: fileName(&f.Name)},
+		{key: "title", set: text(&f.Title)},
+		{key: "value", set: text(&f.Value)},
+	}
+}
+
+func (c *ClaimSpec) fields() []field {
+	return []field{
+		{key: "name", set: text(&c.Name)},
+		{key: "kind", set: choice(&c.Kind, "gain", "reference", "value")},
+		{key: "value", set: text(&c.Value)},
+		{key: "of", set: texts(&c.Of)},
+		{key: "over", set: texts(&c.Over)},
+		{key: "reference", set: text(&c.Reference)},
+		{key: "statistic", set: choice(&c.Statistic, "min", "median", "max")},
+		{key: "published", set: number(&c.Published, -math.MaxFloat64, math.MaxFloat64)},
+		{key: "source", set: text(&c.Source)},
+		{key: "where", free: &c.Where},
+		{key: "at_least", set: number(&c.AtLeast, -math.MaxFloat64, math.MaxFloat64)},
+		{key: "at_most", set: number(&c.AtMost, -math.MaxFloat64, math.MaxFloat64)},
+	}
+}
+
+var fileForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// fileName takes what may be the name of a file or folder: no separators.
+func fileName(p *string) func(any) error {
+	return func(v any) error {
+		s, ok := v.(string)
+		if !ok || !fileForm.MatchString(s) {
+			return errors.New("want a name of at most 64 letters, digits, dots, dashes and underscores")
+		}
+		*p = s
+		return nil
+	}
+}
+
+// maxFile is the largest experiment file that is read.
+const maxFile = 1 << 20
+
+// Load reads the experiment file at path. Errors are one line: file, line,
+// key, value, what is allowed.
+func Load(path string) (*Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: %d bytes, want an experiment file of at most %d", path, info.Size(), maxFile)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
+	}
+	return Parse(path, string(content))
+}
+
+// Parse reads an experiment file from text; path is for messages and for
+// what the file refers to.
+func Parse(path, content string) (*Config, error) {
+	tree := map[string]any{}
+	meta, err := toml.Decode(content, &tree)
+	if err != nil {
+		var syntax toml.ParseError
+		if errors.As(err, &syntax) {
+			return nil, fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	c := &Config{Path: path, Text: content, lines: locate(content)}
+	c.base = Setup{
+		Workload:   Workload{Kind: "decoder", Save: "minimal", Attention: "fused", Fold: true},
+		Allocator:  alloc.DefaultOptions(),
+		Pinned:     alloc.DefaultPinnedOptions(),
+		Executor:   swap.DefaultOptions(),
+		Iterations: 4, Warmup: 2, Replications: 1, Seed: 1, Host: "full",
+	}
+	if err := c.decode(tree, meta); err != nil {
+		return nil, c.explain(err)
+	}
+	return c, nil
+}
+
+// explain puts file and line before the message of a keyError.
+func (c *Config) explain(err error) error {
+	var key *keyError
+	if !errors.As(err, &key) {
+		return fmt.Errorf("%s: %w", c.Path, err)
+	}
+	if n := c.lines.of(key.path); n > 0 {
+		return fmt.Errorf("%s:%d: %w", c.Path, n, key)
+	}
+	return fmt.Errorf("%s: %w", c.Path, key)
+}
+
+// decode distributes the tree: descriptive keys, arrays of tables, axes, and
+// all else into the base set-up.
+func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
+	known := append([]field{
+		{key: "name", set: fileName(&c.Name)},
+		{key: "title", set: text(&c.Title)},
+		{key: "about", set: text(&c.About)},
+		{key: "column"}, {key: "axes"}, {key: "table"}, {key: "figure"}, {key: "claim"},
+		{key: "quick", free: &c.quick},
+	}, c.base.fields()...)
+	for _, key := range sortedKeys(tree) {
+		var err error
+		switch key {
+		case "column":
+			err = eachTable(tree, key, c.addColumn)
+		case "strategy":
+			err = eachTable(tree, key, c.addStrategy)
+		case "table":
+			err = eachTable(tree, key, func(prefix string, t map[string]any) error {
+				spec := TableSpec{Name: key, Terminal: true}
+				c.Tables = append(c.Tables, spec)
+				return assign(c.Tables[len(c.Tables)-1].fields(), prefix, nil, t)
+			})
+		case "figure":
+			err = eachTable(tree, key, func(prefix string, t map[string]any) error {
+				c.Figures = append(c.Figures, FigureSpec{Name: key})
+				return assign(c.Figures[len(c.Figures)-1].fields(), prefix, nil, t)
+			})
+		case "claim":
+			err = eachTable(tree, key, func(prefix string, t map[string]any) error {
+				nan := math.NaN()
+				c.Claims = append(c.Claims, ClaimSpec{Statistic: "max", Published: nan, AtLeast: nan, AtMost: nan})
+				return assign(c.Claims[len(c.Claims)-1].fields(), prefix, nil, t)
+			})
+		case "axes":
+			err = c.addAxes(tree[key], meta)
+		default:
+			err = assign(known, "", []string{key}, tree[key])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.Name == "" {
+		return &keyError{"name", ": missing; want the name of the result folder"}
+	}
+	if len(c.Strategies) == 0 {
+		return &keyError{"strategy", ": missing; want at least one [[strategy]]"}
+	}
+	if len(c.Columns) == 0 {
+		c.Columns = []Column{{Name: c.Name}}
+	}
+	return c.checkReports()
+}
+
+// eachTable calls add for the elements of an array of tables.
+func eachTable(tree map[string]any, key string, add func(prefix string, t map[string]any) error) error {
+	list, ok := tree[key].([]map[string]any)
+	if !ok {
+		return &keyError{key, fmt.Sprintf(" = %s: want [[%s]] tables", show(tree[key]), key)}
+	}
+	for i, t := range list {
+		if err := add(fmt.Sprintf("%s[%d]", key, i), t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) addColumn(prefix string, t map[string]any) error {
+	var col Column
+	if err := text(&col.Name)(t["name"]); err != nil {
+		return &keyError{prefix + ".name", fmt.Sprintf(" = %s: %v", show(t["name"]), err)}
+	}
+	for _, other := range c.Columns {
+		if other.Name == col.Name {
+			return &keyError{prefix + ".name", fmt.Sprintf(" = %q: another column has this name", col.Name)}
+		}
+	}
+	trial := c.base // keys and types are checked now, values in their place when resolved
+	for _, l := range leaves(nil, t) {
+		if len(l.path) == 1 && l.path[0] == "name" {
+			continue
+		}
+		if l.path[0] == "strategy" {
+			return &keyError{join(prefix, "strategy"), ": a column cannot change strategies; use an axis"}
+		}
+		if err := assign(trial.fields(), "", l.path, l.value); err != nil {
+			return within(prefix, err)
+		}
+		col.leaves = append(col.leaves, l)
+	}
+	c.Columns = append(c.Columns, col)
+	return nil
+}
+
+// within moves a keyError below prefix.
+func within(prefix string, err error) error {
+	var key *keyError
+	if errors.As(err, &key) {
+		return &keyError{join(prefix, key.path), key.text}
+	}
+	return err
+}
+
+func (c *Config) addStrategy(prefix string, t map[string]any) error {
+	s := Strategy{Policy: "none", Profiler: "none", ZeRO: 1, Recompute: []string{"none"}, MicroBatch: []int64{1}}
+	if err := assign(s.fields(), prefix, nil, t); err != nil {
+		return err
+	}
+	if s.Name == "" {
+		return &keyError{prefix + ".name", ": missing; want a name for tables"}
+	}
+	for _, other := range c.Strategies {
+		if other.Name == s.Name {
+			return &keyError{prefix + ".name", fmt.Sprintf(" = %q: another strategy has this name", s.Name)}
+		}
+	}
+	trial := c.base
+	for _, l := range leaves(nil, s.Set) {
+		if err := assign(trial.fields(), "", l.path, l.value); err != nil {
+			return within(prefix+".set", err)
+		}
+	}
+	if s.Ideal && s.Policy != "none" {
+		return &keyError{prefix + ".ideal", fmt.Sprintf(" = true: an ideal strategy has unbounded memory and no policy, but policy = %q", s.Policy)}
+	}
+	c.Strategies = append(c.Strategies, s)
+	return nil
+}
+
+// addAxes reads [axes] in the order of the file: it is the order of rows.
+func (c *Config) addAxes(value any, meta toml.MetaData) error {
+	tree, ok := value.(map[string]any)
+	if !ok {
+		return &keyError{"axes", fmt.Sprintf(" = %s: want a table of key = array of values", show(value))}
+	}
+	values := map[string]any{}
+	for _, l := range leaves(nil, tree) {
+		values[strings.Join(l.path, ".")] = l.value
+	}
+	for _, key := range meta.Keys() {
+		if len(key) < 2 || key[0] != "axes" {
+			continue
+		}
+		name := strings.Join(key[1:], ".")
+		v, ok := values[name]
+		if !ok {
+			continue // a table on the way to a value
+		}
+		delete(values, name)
+		axis := Axis{Key: name}
+		list, ok := v.([]any)
+		if !ok || len(list) == 0 {
+			return &keyError{"axes." + name, fmt.Sprintf(" = %s: want an array of values that is not empty", show(v))}
+		}
+		trial := c.base
+		for _, e := range list {
+			if err := assign(trial.fields(), "", splitKey(name), e); err != nil {
+				return within("axes", err)
+			}
+			if slices.ContainsFunc(axis.Values, func(o any) bool { return show(o) == show(e) }) {
+				return &keyError{"axes." + name, fmt.Sprintf(" = %s: %s stands there twice", show(v), show(e))}
+			}
+			axis.Values = append(axis.Values, e)
+		}
+		c.Axes = append(c.Axes, axis)
+	}
+	return nil
+}
+
+// checkReports checks what tables, figures and claims refer to.
+func (c *Config) checkReports() error {
+	names := map[string]string{} // file name -> who writes it
+	for i := range c.Tables {
+		t := &c.Tables[i]
+		path := fmt.Sprintf("table[%d]", i)
+		if (t.Value == "") == (t.Show == nil) {
+			return &keyError{path, ": want either show, a list of columns, or value, one column per strategy"}
+		}
+		for _, column := range append(slices.Clone(t.Show), t.Value) {
+			if err := c.checkColumn(join(path, "show"), column); column != "" && err != nil {
+				return err
+			}
+		}
+		if owner := names[t.Name]; owner != "" {
+			return &keyError{path + ".name", fmt.Sprintf(" = %q: %s has this name", t.Name, owner)}
+		}
+		names[t.Name] = path
+	}
+	for i := range c.Figures {
+		f := &c.Figures[i]
+		path := fmt.Sprintf("figure[%d]", i)
+		if err := c.checkColumn(path+".value", f.Value); err != nil {
+			return err
+		}
+		if owner := names[f.Name]; owner != "" {
+			return &keyError{path + ".name", fmt.Sprintf(" = %q: %s has this name", f.Name, owner)}
+		}
+		names[f.Name] = path
+	}
+	for i := range c.Claims {
+		if err := c.checkClaim(fmt.Sprintf("claim[%d]", i), &c.Claims[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkColumn refuses a name that rows.csv will not have.
+func (c *Config) checkColumn(path, name string) error {
+	frame := newFrame(c.Axes)
+	if frame.Index(name) >= 0 || name == stallsColumn {
+		return nil
+	}
+	have := []string{stallsColumn}
+	for _, col := range frame.Columns {
+		have = append(have, col.Name)
+	}
+	return &keyError{path, fmt.Sprintf(" = %q: no such column; nearest is %s", name, nearest.Name(name, have))}
+}
+
+func (c *Config) strategyNames() []string {
+	names := make([]string, len(c.Strategies))
+	for i := range c.Strategies {
+		names[i] = c.Strategies[i].Name
+	}
+	return names
+}
+
+// dir is the folder of the experiment file.
+func (c *Config) dir() string { return filepath.Dir(c.Path) }

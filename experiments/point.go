@@ -1,0 +1,233 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Point is one simulation: everything is decided.
+type Point struct {
+	Setup
+	Dir        string // folder of the experiment file; traces are named relative to it
+	Layout     Layout
+	Recompute  string
+	MicroBatch int64
+}
+
+// Ideal is the same job with unbounded HBM and no policy.
+func (p *Point) Ideal() *Point {
+	q := *p
+	q.Strategy.Policy, q.Strategy.Options, q.Strategy.Profiler = "none", nil, "none"
+	q.Strategy.Ideal = true
+	return &q
+}
+
+// String is the point's choice, such as tp2pp1dp4/block-1/4/mb2.
+func (p *Point) String() string {
+	if p.Workload.Kind == "trace" {
+		return "trace"
+	}
+	return fmt.Sprintf("%v %s mb%d", p.Layout, p.Recompute, p.MicroBatch)
+}
+
+// Cell is one combination of column, axis values and strategy. Its points
+// differ in layout, recomputation and micro-batch.
+type Cell struct {
+	Column   string
+	Axes     []string // the value of each axis, as in the file
+	Strategy string
+	Points   []*Point
+
+	column, strategy int // indices in Config, for messages
+}
+
+// String names the cell in messages and claims.
+func (c *Cell) String() string {
+	return strings.Join(append(append([]string{c.Column}, c.Axes...), c.Strategy), ", ")
+}
+
+// Devices tells how many devices the node of a set-up has.
+type Devices func(node map[string]any) (int, error)
+
+// Cells resolves the file: columns x axes x strategies in this order, the
+// last varying fastest. Errors are one line with file and line.
+func (c *Config) Cells(devices Devices) ([]*Cell, error) {
+	axes, err := c.axes()
+	if err != nil {
+		return nil, err
+	}
+	combinations := product(axes)
+	var cells []*Cell
+	for col := range c.Columns {
+		for _, values := range combinations {
+			for s := range c.Strategies {
+				cell := &Cell{Column: c.Columns[col].Name, Strategy: c.Strategies[s].Name, column: col, strategy: s}
+				for _, v := range values {
+					cell.Axes = append(cell.Axes, plain(v))
+				}
+				if err := c.resolve(cell, axes, values, devices); err != nil {
+					return nil, c.blame(cell, err)
+				}
+				cells = append(cells, cell)
+			}
+		}
+	}
+	return cells, nil
+}
+
+// axes are the file's, those that a setting overrides reduced to its value.
+func (c *Config) axes() ([]Axis, error) {
+	axes := slices.Clone(c.Axes)
+	for _, s := range c.Settings {
+		trial := c.base
+		if err := assign(trial.fields(), "", splitKey(s.Key), s.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Origin, err)
+		}
+		for i := range axes {
+			if axes[i].Key == s.Key {
+				axes[i].Values = []any{s.Value}
+			}
+		}
+	}
+	return axes, nil
+}
+
+// product lists all combinations, the last axis varying fastest.
+func product(axes []Axis) [][]any {
+	combinations := [][]any{nil}
+	for _, a := range axes {
+		var longer [][]any
+		for _, head := range combinations {
+			for _, v := range a.Values {
+				longer = append(longer, append(slices.Clone(head), v))
+			}
+		}
+		combinations = longer
+	}
+	return combinations
+}
+
+// plain is a value as a table shows it: strings without quotes.
+func plain(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return show(v)
+}
+
+// resolve fills cell.Points: base, then strategy, column, axes, settings.
+func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices Devices) error {
+	setup := c.base
+	setup.Strategy = c.Strategies[cell.strategy]
+	overlay := leaves(nil, setup.Strategy.Set)
+	overlay = append(overlay, c.Columns[cell.column].leaves...)
+	for i, a := range axes {
+		overlay = append(overlay, leaf{splitKey(a.Key), values[i]})
+	}
+	for _, s := range c.Settings {
+		overlay = append(overlay, leaf{splitKey(s.Key), s.Value})
+	}
+	for _, l := range overlay {
+		if err := assign(setup.fields(), "", l.path, l.value); err != nil {
+			return err
+		}
+	}
+	if setup.Warmup >= setup.Iterations {
+		return &keyError{"warmup", fmt.Sprintf(" = %d: want fewer than iterations = %d", setup.Warmup, setup.Iterations)}
+	}
+	if setup.Workload.Kind == "trace" {
+		if setup.Workload.Trace == "" {
+			return &keyError{"workload.trace", `: missing; want a path, since workload.kind = "trace"`}
+		}
+		cell.Points = []*Point{{Setup: setup, Dir: c.dir()}}
+		return nil
+	}
+	if err := checkDecoder(&setup.Workload); err != nil {
+		return err
+	}
+	n, err := devices(setup.Node)
+	if err != nil {
+		return err
+	}
+	layouts := setup.Strategy.Layouts
+	if setup.Strategy.AllLayouts {
+		layouts = allLayouts(int64(n))
+	}
+	if len(layouts) == 0 {
+		return &keyError{"strategy.layouts", `: missing; want "all" or an array of layouts such as "tp2pp1dp4"`}
+	}
+	for _, l := range layouts {
+		for _, r := range setup.Strategy.Recompute {
+			for _, mb := range setup.Strategy.MicroBatch {
+				cell.Points = append(cell.Points, &Point{Setup: setup, Dir: c.dir(), Layout: l, Recompute: r, MicroBatch: mb})
+			}
+		}
+	}
+	return nil
+}
+
+func checkDecoder(w *Workload) error {
+	switch {
+	case w.Model == "":
+		return &keyError{"workload.model", ": missing; want a model, or workload.kind = \"trace\""}
+	case w.Seq == 0:
+		return &keyError{"workload.seq", ": missing; want tokens per sequence"}
+	case w.TokensPerStep == 0:
+		return &keyError{"workload.tokens_per_step", ": missing; want tokens per optimizer step of the whole job"}
+	case w.TokensPerStep%w.Seq != 0:
+		return &keyError{"workload.tokens_per_step", fmt.Sprintf(" = %d: want a multiple of workload.seq = %d", w.TokensPerStep, w.Seq)}
+	}
+	return nil
+}
+
+// allLayouts lists every (TP, PP, DP) whose product is n, TP varying slowest.
+func allLayouts(n int64) []Layout {
+	var all []Layout
+	for tp := int64(1); tp <= n; tp++ {
+		for pp := int64(1); tp*pp <= n; pp++ {
+			if n%(tp*pp) == 0 {
+				all = append(all, Layout{tp, pp, n / (tp * pp)})
+			}
+		}
+	}
+	return all
+}
+
+// blame puts the origin of a key before a keyError of this cell: the setting,
+// axis, column, strategy or base line that gave the key its value.
+func (c *Config) blame(cell *Cell, err error) error {
+	var key *keyError
+	if !errors.As(err, &key) {
+		return fmt.Errorf("%s: %s: %w", c.Path, cell, err)
+	}
+	for i := len(c.Settings) - 1; i >= 0; i-- {
+		if c.Settings[i].Key == key.path {
+			return fmt.Errorf("%s: %w", c.Settings[i].Origin, key)
+		}
+	}
+	inStrategy := key.path
+	if rest, ok := strings.CutPrefix(key.path, "strategy."); ok {
+		inStrategy = fmt.Sprintf("strategy[%d].%s", cell.strategy, rest)
+	}
+	for _, path := range []string{
+		"axes." + key.path,
+		fmt.Sprintf("column[%d].%s", cell.column, key.path),
+		fmt.Sprintf("strategy[%d].set.%s", cell.strategy, key.path),
+		inStrategy,
+	} {
+		if n, ok := c.lines[path]; ok {
+			return fmt.Errorf("%s:%d: %w", c.Path, n, key)
+		}
+	}
+	// Not written down where it can be seen: the nearest line around it.
+	for _, path := range []string{fmt.Sprintf("column[%d].%s", cell.column, key.path), inStrategy} {
+		if n := c.lines.of(path); n > 0 && strings.Contains(path, ".") && c.lines[parent(path)] > 0 {
+			return fmt.Errorf("%s:%d: %w", c.Path, n, key)
+		}
+	}
+	return fmt.Errorf("%s: %w", c.Path, key)
+}
+
+func parent(path string) string { return path[:strings.LastIndex(path, ".")] }

@@ -1,0 +1,128 @@
+package experiments
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"smartswap/eager/stream"
+	"smartswap/sim"
+)
+
+// Runner simulates points. Its methods are called from several goroutines at
+// once and must be functions of their arguments.
+type Runner interface {
+	// Check refuses what no run of the point could accept, such as an
+	// unknown device, model or policy: a keyError, before anything runs.
+	Check(p *Point) error
+	// Bound is what can be known of p without running it. *Impossible means
+	// that the job does not exist, such as a layout that the model's heads
+	// cannot be spread over.
+	Bound(p *Point) (Bounds, error)
+	// Run simulates p. Not fitting is an Outcome, not an error.
+	Run(p *Point) (*Outcome, error)
+	// Key identifies all that Run depends on: points of equal keys have equal
+	// outcomes, and one run serves them.
+	Key(p *Point) (string, error)
+}
+
+// Bounds are proofs about a point.
+type Bounds struct {
+	// Time is a lower bound of the steady iteration time.
+	Time sim.Time
+	// Memory is a lower bound of what a device must hold at once under the
+	// point's policy, Capacity what it has; Capacity 0 is unbounded.
+	Memory, Capacity sim.Bytes
+}
+
+// Fits is false if the bounds prove that the point runs out of memory.
+func (b Bounds) Fits() bool { return b.Capacity == 0 || b.Memory <= b.Capacity }
+
+// Impossible is a point that does not exist.
+type Impossible struct{ Reason string }
+
+func (e *Impossible) Error() string { return e.Reason }
+
+// Outcome is what a run showed. Times, bytes and counts are per steady
+// iteration. It is what -resume keeps, so all fields are exported.
+type Outcome struct {
+	Time    sim.Time // steady iteration time
+	Tokens  int64    // of one iteration of the whole job
+	Devices int64
+	Grade   string // of truth that the policy was granted
+
+	PeakAllocated, PeakReserved sim.Bytes // over the run, on the worst device
+	PeakHost                    sim.Bytes // host memory for copies, whole node
+
+	OutBytes, InBytes sim.Bytes // host copies, per device on average
+	Evictions, Faults int64     // whole job: forced swap-outs and demand swap-ins
+
+	// Busy and Stalls split the compute stream's time, mean over ranks.
+	Busy   sim.Time
+	Stalls [stream.NumCauses]sim.Time
+
+	OOM *OOM // nil: it fits
+
+	Ops         int64 // program operators of the run
+	Events      uint64
+	Fingerprint uint64
+}
+
+// OOM is why a run ended early.
+type OOM struct {
+	Rank, Iteration           int
+	Operator                  string
+	Requested, Free, Capacity sim.Bytes
+}
+
+// pool sums replications up: means, and the worst case of peaks. The interval
+// is the half-width of the 95 % confidence interval of the mean time, 0 when
+// there is one replication. One that does not fit decides for all.
+func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
+	o = *runs[0]
+	if len(runs) == 1 {
+		return o, 0
+	}
+	n := sim.Time(len(runs))
+	times := []float64{float64(runs[0].Time)}
+	for _, r := range runs[1:] {
+		if o.OOM == nil {
+			o.OOM = r.OOM
+		}
+		times = append(times, float64(r.Time))
+		o.Time += r.Time
+		o.PeakAllocated = max(o.PeakAllocated, r.PeakAllocated)
+		o.PeakReserved = max(o.PeakReserved, r.PeakReserved)
+		o.PeakHost = max(o.PeakHost, r.PeakHost)
+		o.OutBytes += r.OutBytes
+		o.InBytes += r.InBytes
+		o.Evictions += r.Evictions
+		o.Faults += r.Faults
+		o.Busy += r.Busy
+		for i := range o.Stalls {
+			o.Stalls[i] += r.Stalls[i]
+		}
+		o.Ops += r.Ops
+		o.Events += r.Events
+		o.Fingerprint = mixFingerprint(o.Fingerprint, r.Fingerprint)
+	}
+	o.Time /= n
+	o.OutBytes /= sim.Bytes(n)
+	o.InBytes /= sim.Bytes(n)
+	o.Evictions /= int64(n)
+	o.Faults /= int64(n)
+	o.Busy /= n
+	for i := range o.Stalls {
+		o.Stalls[i] /= n
+	}
+	_, deviation := stat.MeanStdDev(times, nil)
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(runs) - 1)}.Quantile(0.975)
+	return o, sim.Time(math.Round(t * deviation / math.Sqrt(float64(len(runs)))))
+}
+
+// mixFingerprint chains fingerprints; the order matters. FNV-1a, word by word.
+func mixFingerprint(h, next uint64) uint64 {
+	const prime = 0x100000001b3
+	return (h ^ next) * prime
+}

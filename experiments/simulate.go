@@ -1,0 +1,421 @@
+package experiments
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"smartswap/eager"
+	"smartswap/eager/alloc"
+	"smartswap/eager/stream"
+	"smartswap/eager/swap"
+	"smartswap/hw"
+	"smartswap/policies"
+	"smartswap/policies/registry"
+	"smartswap/profilers"
+	"smartswap/sim"
+	"smartswap/workloads"
+)
+
+// Simulator is the Runner of the command: it looks names up, builds the job
+// and runs it.
+type Simulator struct {
+	mu     sync.Mutex
+	bounds map[string]*boundOnce
+}
+
+// boundOnce computes the bounds of one job once.
+type boundOnce struct {
+	sync.Once
+	time   sim.Time
+	memory sim.Bytes // peak of live bytes without a policy
+	pinned sim.Bytes // what no policy may move
+	err    error
+}
+
+// NewSimulator makes a Simulator.
+func NewSimulator() *Simulator { return &Simulator{bounds: map[string]*boundOnce{}} }
+
+// loadNode reads a [node] table.
+func loadNode(table map[string]any) (*hw.Node, error) {
+	name, ok := table["name"].(string)
+	if !ok {
+		return nil, &keyError{"node.name", fmt.Sprintf(": missing; want a string, such as %q", "910b2-8")}
+	}
+	n, err := hw.Load(name)
+	if err != nil {
+		return nil, &keyError{"node.name", fmt.Sprintf(" = %q: %v", name, err)}
+	}
+	for _, l := range leaves(nil, table) {
+		key := strings.Join(l.path, ".")
+		if key == "name" {
+			continue
+		}
+		if err := n.Set(key, plain(l.value)); err != nil {
+			return nil, &keyError{"node." + key, fmt.Sprintf(" = %s: %v", show(l.value), err)}
+		}
+	}
+	if err := n.Validate(); err != nil {
+		return nil, &keyError{"node", ": " + err.Error()}
+	}
+	return n, nil
+}
+
+// nodeDevices is how many devices a [node] table describes.
+func nodeDevices(table map[string]any) (int, error) {
+	n, err := loadNode(table)
+	if err != nil {
+		return 0, err
+	}
+	return n.Devices, nil
+}
+
+// Check implements Runner.
+func (s *Simulator) Check(p *Point) error {
+	node, err := loadNode(p.Node)
+	if err != nil {
+		return err
+	}
+	policy, profiler, err := p.policy()
+	if err != nil {
+		return err
+	}
+	if err := policy.Needs().Check(profiler.Fields(), policies.Observed); err != nil {
+		return &keyError{"strategy.profiler", fmt.Sprintf(" = %q: %v", p.Strategy.Profiler, err)}
+	}
+	for _, c := range []struct {
+		key string
+		err error
+	}{
+		{"allocator", p.Allocator.Validate()},
+		{"pinned", p.Pinned.Validate()},
+		{"executor", p.Executor.Validate()},
+	} {
+		if c.err != nil {
+			return &keyError{c.key, ": " + c.err.Error()}
+		}
+	}
+	if p.Workload.Kind == "trace" {
+		_, err := openTrace(p)
+		return err
+	}
+	m, err := workloads.LookupModel(p.Workload.Model)
+	if err != nil {
+		return &keyError{"workload.model", fmt.Sprintf(" = %q: %v", p.Workload.Model, err)}
+	}
+	for _, r := range p.Strategy.Recompute {
+		if _, err := parseRecompute(r, m.Layers); err != nil {
+			return &keyError{"strategy.recompute", fmt.Sprintf(" = %q: %v", r, err)}
+		}
+	}
+	if l := p.Layout; !p.Strategy.AllLayouts && l.TP*l.PP*l.DP != int64(node.Devices) {
+		return &keyError{"strategy.layouts", fmt.Sprintf(" = [%q]: want a product of %d, the devices of node %s", l, node.Devices, node.Name)}
+	}
+	return nil
+}
+
+// policy makes the point's policy and profiler.
+func (p *Point) policy() (policies.Policy, profilers.Profiler, error) {
+	registration, err := registry.Lookup(p.Strategy.Policy)
+	if err != nil {
+		return nil, nil, &keyError{"strategy.policy", fmt.Sprintf(" = %q: %v", p.Strategy.Policy, err)}
+	}
+	policy, err := registration.New(policies.Params(p.Strategy.Options))
+	if err != nil {
+		return nil, nil, &keyError{"strategy.options", ": " + err.Error()}
+	}
+	profiler, err := profilers.Lookup(p.Strategy.Profiler)
+	if err != nil {
+		return nil, nil, &keyError{"strategy.profiler", fmt.Sprintf(" = %q: %v", p.Strategy.Profiler, err)}
+	}
+	return policy, profiler, nil
+}
+
+// parseRecompute reads none, selective, activation-function, full, block-N or
+// block-A/B: the first N layers, or that share (rounded up), of each stage.
+func parseRecompute(s string, layers int) (workloads.Recompute, error) {
+	switch s {
+	case "none", "selective", "activation-function":
+		return workloads.Recompute{Kind: workloads.RecomputeKind(s)}, nil
+	case "full":
+		return workloads.Recompute{Kind: workloads.FullUniform, N: 1}, nil
+	}
+	var n, of int
+	if c, err := fmt.Sscanf(s, "block-%d/%d", &n, &of); c == 2 && err == nil && s == fmt.Sprintf("block-%d/%d", n, of) && 0 < n && n <= of && of <= layers {
+		return workloads.Recompute{Kind: workloads.FullBlock, N: (layers*n + of - 1) / of}, nil
+	}
+	if c, err := fmt.Sscanf(s, "block-%d", &n); c == 1 && err == nil && s == fmt.Sprintf("block-%d", n) && 0 < n && n <= layers {
+		return workloads.Recompute{Kind: workloads.FullBlock, N: n}, nil
+	}
+	return workloads.Recompute{}, fmt.Errorf("allowed: none, selective, activation-function, full, block-N with N from 1 to %d, block-A/B with A <= B", layers)
+}
+
+// decoder is the point's job; global is the number of sequences per step.
+func (p *Point) decoder(node *hw.Node, global int64) (workloads.Config, error) {
+	w := &p.Workload
+	m, err := workloads.LookupModel(w.Model)
+	if err != nil {
+		return workloads.Config{}, err
+	}
+	c := workloads.Config{
+		Model: m, Seq: int(w.Seq), MicroBatch: int(p.MicroBatch), GlobalBatch: int(global),
+		TP: int(p.Layout.TP), PP: int(p.Layout.PP), DP: int(p.Layout.DP), Devices: node.Devices,
+		SequenceParallel: true, ZeRO: int(p.Strategy.ZeRO),
+		SaveRule: workloads.SaveRule(w.Save), Attention: workloads.AttentionKind(w.Attention),
+		Unfold: !w.Fold,
+	}
+	if m.Layers%c.PP == 0 {
+		if c.Recompute, err = parseRecompute(p.Recompute, m.Layers/c.PP); err != nil {
+			return c, &Impossible{fmt.Sprintf("recompute %s: %v", p.Recompute, err)}
+		}
+	}
+	if w.SkipProbability > 0 || w.SkipBurst > 0 {
+		c.Processes = append(c.Processes, workloads.OverflowSkip{Probability: w.SkipProbability, Burst: int(w.SkipBurst), Seed: uint64(p.Seed)})
+	}
+	if w.ValidateEvery > 0 {
+		c.Processes = append(c.Processes, workloads.Validation{Every: int(w.ValidateEvery), Batches: int(max(w.ValidateBatches, 1))})
+	}
+	if err := c.Check(); err != nil {
+		return c, &Impossible{err.Error()}
+	}
+	return c, nil
+}
+
+// workload builds the point's job.
+func (p *Point) workload(node *hw.Node) (workloads.Workload, error) {
+	if p.Workload.Kind == "trace" {
+		return openTrace(p)
+	}
+	c, err := p.decoder(node, p.Workload.TokensPerStep/p.Workload.Seq)
+	if err != nil {
+		return nil, err
+	}
+	return workloads.New(c)
+}
+
+// tracePath is a path of the file, relative to its folder.
+func (p *Point) tracePath(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(p.Dir, path)
+}
+
+// Bound implements Runner. The bounds of a job do not depend on policy, host
+// link or allocator, so strategies share them.
+func (s *Simulator) Bound(p *Point) (Bounds, error) {
+	node, err := loadNode(p.Node)
+	if err != nil {
+		return Bounds{}, err
+	}
+	w := p.Workload
+	key, err := digest(node.Device, node.Fabric, node.Devices, w, p.Layout, p.Recompute, p.MicroBatch, p.Strategy.ZeRO)
+	if err != nil {
+		return Bounds{}, err
+	}
+	s.mu.Lock()
+	once, ok := s.bounds[key]
+	if !ok {
+		once = &boundOnce{}
+		s.bounds[key] = once
+	}
+	s.mu.Unlock()
+	once.Do(func() { once.err = once.compute(p, node) })
+	if once.err != nil {
+		return Bounds{}, once.err
+	}
+	b := Bounds{Time: once.time, Memory: once.memory, Capacity: node.Device.Capacity()}
+	switch {
+	case p.Strategy.Ideal:
+		b.Capacity = 0
+	case p.Strategy.Policy != "none":
+		b.Memory = once.pinned
+	}
+	return b, nil
+}
+
+// compute finds the bounds of a job on a short program: after the pipeline has
+// filled, each further micro-batch adds the same time, so that two lengths
+// give all of them, and no memory. See TestBoundsExtend, which holds this
+// against whole programs.
+func (b *boundOnce) compute(p *Point, node *hw.Node) error {
+	if p.Workload.Kind == "trace" {
+		w, err := openTrace(p)
+		if err != nil {
+			return err
+		}
+		return b.whole(node, w)
+	}
+	sequences := p.Workload.TokensPerStep / p.Workload.Seq
+	c, err := p.decoder(node, sequences)
+	if err != nil {
+		return err
+	}
+	c.Processes = nil // skipped optimizer steps and validation only change the mean; bounds are of the plain step
+	perMicro := c.MicroBatch * c.DP
+	micros := c.GlobalBatch / perMicro
+	short := c.PP + 1 // a full pipeline and one more
+	if micros <= short+1 {
+		w, err := workloads.New(c)
+		if err != nil {
+			return err
+		}
+		return b.whole(node, w)
+	}
+	var spans [2]sim.Time
+	for i := range spans {
+		c.GlobalBatch = (short + i) * perMicro
+		w, err := workloads.New(c)
+		if err != nil {
+			return err
+		}
+		if err := b.whole(node, w); err != nil {
+			return err
+		}
+		spans[i] = b.time
+	}
+	b.time = spans[0] + sim.Time(micros-short)*(spans[1]-spans[0])
+	return nil
+}
+
+// whole takes the bounds of the program as it is.
+func (b *boundOnce) whole(node *hw.Node, w workloads.Workload) error {
+	found, err := eager.NewBounds(node, w, 0)
+	if err != nil {
+		return err
+	}
+	b.time, b.memory, b.pinned = found.Time, found.Memory, 0
+	for _, r := range w.Ranks() {
+		var flat sim.Bytes
+		for i := range r.Residents {
+			if r.Residents[i].Flat {
+				flat += r.Residents[i].Bytes
+			}
+		}
+		b.pinned = max(b.pinned, flat)
+	}
+	return nil
+}
+
+// Key implements Runner. What the outcome cannot depend on is left out, so that
+// cells which differ in nothing else share a run: the host link and the planner
+// where nothing is ever copied.
+func (s *Simulator) Key(p *Point) (string, error) {
+	node, err := loadNode(p.Node)
+	if err != nil {
+		return "", err
+	}
+	node.Name, node.Source = "", nil
+	setup := p.Setup
+	setup.Node = nil
+	setup.Replications = 1
+	setup.Strategy = Strategy{Policy: p.Strategy.Policy, Options: p.Strategy.Options, Profiler: p.Strategy.Profiler, ZeRO: p.Strategy.ZeRO, Ideal: p.Strategy.Ideal}
+	if p.Strategy.Policy == "none" {
+		node.Link = hw.Link{}
+		setup.Executor, setup.Pinned = swap.Options{}, alloc.PinnedOptions{}
+	}
+	return digest(node, setup, p.Dir, p.Layout, p.Recompute, p.MicroBatch)
+}
+
+// digest hashes values by their JSON form, in which map keys are sorted.
+func digest(values ...any) (string, error) {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(values); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Run implements Runner.
+func (s *Simulator) Run(p *Point) (*Outcome, error) {
+	node, err := loadNode(p.Node)
+	if err != nil {
+		return nil, err
+	}
+	w, err := p.workload(node)
+	if err != nil {
+		return nil, err
+	}
+	registration, err := registry.Lookup(p.Strategy.Policy)
+	if err != nil {
+		return nil, err
+	}
+	_, profiler, err := p.policy()
+	if err != nil {
+		return nil, err
+	}
+	layers := 0
+	if m, err := workloads.LookupModel(p.Workload.Model); err == nil {
+		layers = m.Layers / int(p.Layout.PP)
+	}
+	report, err := eager.Run(eager.Config{
+		Node: node, Workload: w, Profiler: profiler,
+		NewPolicy: func() (policies.Policy, error) {
+			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
+		},
+		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor,
+		Unbounded: p.Strategy.Ideal, HostNone: p.Host == "none",
+		Iterations: int(p.Iterations), Warmup: int(p.Warmup), Layers: layers,
+		Limits:      sim.Limits{Events: maxEvents},
+		Fingerprint: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return outcome(report, p, node, w, registration.Grade), nil
+}
+
+// maxEvents ends a run that would not end: a hundred times the largest in the
+// shipped experiments.
+const maxEvents = 10_000_000_000
+
+// outcome reads a report.
+func outcome(r *eager.Report, p *Point, node *hw.Node, w workloads.Workload, grade policies.Grade) *Outcome {
+	o := &Outcome{Time: r.Steady, Tokens: w.Tokens(), Grade: grade.String(), Ops: r.Ops, Events: r.Events, Fingerprint: r.Fingerprint}
+	o.PeakAllocated = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Allocated.Peak }))
+	o.PeakReserved = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Reserved.Peak }))
+	for i := range r.Ranks {
+		rank := &r.Ranks[i]
+		o.Devices += int64(len(rank.Devices))
+		o.PeakHost += rank.HostPeak * sim.Bytes(len(rank.Devices))
+	}
+	if r.OOM != nil {
+		o.OOM = &OOM{
+			Rank: r.OOM.Rank, Iteration: r.OOM.Iteration, Operator: r.OOM.Op,
+			Requested: r.OOM.Cause.Requested, Free: r.OOM.Cause.Free(), Capacity: r.OOM.Cause.Capacity,
+		}
+		return o
+	}
+	steady := sim.Time(p.Iterations - p.Warmup)
+	ranks := sim.Time(len(r.Ranks))
+	for i := range r.Ranks {
+		lane := &r.Ranks[i].Lanes[workloads.Compute]
+		o.Busy += lane.Busy / steady / ranks
+		for cause := range stream.NumCauses {
+			o.Stalls[cause] += lane.Wait[cause] / steady / ranks
+		}
+	}
+	// Bytes and counts of an iteration are summed over simulated ranks.
+	for _, it := range r.Iterations[p.Warmup:] {
+		o.OutBytes += it.OutBytes
+		o.InBytes += it.InBytes
+		o.Evictions += it.Evictions
+		o.Faults += it.Faults
+	}
+	o.OutBytes /= sim.Bytes(steady * ranks)
+	o.InBytes /= sim.Bytes(steady * ranks)
+	o.Evictions /= int64(steady)
+	o.Faults /= int64(steady)
+	return o
+}
+
+// openTrace reads the trace that a point names.
+func openTrace(p *Point) (workloads.Workload, error) {
+	return nil, &keyError{"workload.trace", fmt.Sprintf(" = %q: %v", p.Workload.Trace, errors.New("traces cannot be read"))}
+}
