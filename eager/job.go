@@ -285,7 +285,7 @@ func (j *job) stuck() error {
 
 // report gathers the outcome.
 func (j *job) report() *Report {
-	rep := &Report{OOM: j.oom, Makespan: j.eng.Now(), Events: j.eng.Events(), Violations: j.violations}
+	rep := &Report{OOM: j.oom, Events: j.eng.Events(), Violations: j.violations}
 	if j.cfg.Fingerprint {
 		rep.Fingerprint = j.eng.Fingerprint()
 	}
@@ -319,6 +319,7 @@ func (j *job) report() *Report {
 		}
 		out.Live -= r.residents
 		rep.Ops += r.ops
+		rep.Makespan = max(rep.Makespan, r.dev.Last(), r.host.Done)
 		rep.Ranks = append(rep.Ranks, out)
 	}
 	if j.cfg.Checks && j.oom == nil {

@@ -399,6 +399,9 @@ func writtenBefore(args []workloads.Arg, storages []*swap.Storage, i int) bool {
 // post is what hooks do after the kernel is on its way.
 func (r *rank) post() {
 	in := &r.prog.Instrs[r.pc]
+	for _, s := range r.args {
+		s.InUse = false
+	}
 	if r.scratch != alloc.NoBlock {
 		r.cost += r.costs.Free
 		r.mem.Free(r.scratch)
@@ -478,9 +481,6 @@ func (r *rank) prefetch() {
 			}
 		}
 		r.due = r.due[:copy(r.due, r.due[1:])]
-	}
-	for _, s := range r.args {
-		s.InUse = false
 	}
 	r.pc++
 	r.phase = atNext

@@ -206,6 +206,7 @@ type Device struct {
 	self    sim.HandlerID
 	streams [Count]fifo
 	comms   int // collectives running
+	last    sim.Time
 }
 
 // Arguments of a device's own events.
@@ -243,6 +244,10 @@ func (d *Device) Done(e Event) bool { return d.streams[e.Stream()].head >= e.seq
 
 // Outstanding is how many commands of s are on the device and not retired.
 func (d *Device) Outstanding(s ID) int { return int(d.streams[s].tail - d.streams[s].head) }
+
+// Last is when the device last retired a command. The engine's clock may stand
+// later: events that a change of bandwidth has overtaken still pass.
+func (d *Device) Last() sim.Time { return d.last }
 
 // Await calls handler h with arg once e is complete, as a host event; at once
 // (an event of this instant) if it already is.
@@ -368,6 +373,7 @@ func (d *Device) end(s ID) {
 func (d *Device) retire(s ID) {
 	f := &d.streams[s]
 	f.head++
+	d.last = d.eng.Now()
 	if len(f.waiters) == 0 {
 		return
 	}
