@@ -371,7 +371,12 @@ func (r *rank) issue() {
 		if r.check != nil {
 			r.check.Issue(lanes[in.Lane])
 		}
-		r.Push(lanes[in.Lane], c)
+		e := r.Push(lanes[in.Lane], c)
+		if in.Lane != workloads.Compute {
+			for _, s := range r.args {
+				s.UsedOn(e)
+			}
+		}
 	} else if r.check != nil {
 		r.check.Immediate()
 	}

@@ -96,7 +96,7 @@ func New(opts Options, costs *hw.Host, dev *stream.Device, mem alloc.Allocator, 
 
 // Place gives s the device block b: a new allocation instance.
 func (x *Executor) Place(s *Storage, b alloc.Block) {
-	s.Block = b
+	s.Block, s.Uses = b, [2]stream.Event{}
 	s.Arrives, s.Pending = 0, false
 	x.rename(s)
 	if x.watch != nil {
@@ -183,7 +183,7 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 	b := s.Block
 	if s.Current() != nil {
 		x.leave(s)
-		x.free(b)
+		x.free(b, s.Uses)
 		x.Stats.Clean++
 		x.Stats.Outs[why]++
 		return policies.Done
@@ -197,8 +197,8 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 	}
 	x.host.Charge(x.costs.EventRecord + x.costs.StreamWait + x.costs.CopyLaunch)
 	x.order(stream.Out, x.dev.End(stream.Compute))
-	for _, other := range [...]stream.ID{stream.Comm, stream.Peer} {
-		if e := x.dev.End(other); e > x.joined[other] {
+	for _, e := range s.Uses {
+		if !x.Joined(e) {
 			x.order(stream.Out, e)
 		}
 	}
@@ -218,7 +218,7 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 		x.sync = append(x.sync, hold{ends: e, block: b, buffer: alloc.NoBuffer})
 	case x.opts.Release == "stock":
 		x.mem.RecordStream(b, alloc.Stream(stream.Out))
-		x.free(b)
+		x.free(b, s.Uses)
 	default:
 		x.host.Charge(x.costs.EventRecord)
 		x.hold(stage, hold{ends: e, block: b, buffer: alloc.NoBuffer})
@@ -248,7 +248,7 @@ func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
 		x.order(in, c.Ready)
 	}
 	old := s.Tensor
-	s.Block = b
+	s.Block, s.Uses = b, [2]stream.Event{}
 	x.rename(s)
 	if x.watch != nil {
 		x.watch.Bound(s, b)
@@ -314,18 +314,19 @@ func (x *Executor) destroy(s *Storage) {
 		if x.watch != nil {
 			x.watch.Bound(s, alloc.NoBlock)
 		}
-		x.free(b)
+		x.free(b, s.Uses)
 	}
 	x.forget(s)
 	x.host.Gone(s)
 }
 
 // free gives a block back to the allocator. What other streams than compute
-// still have to do with it is deferred by record_stream.
-func (x *Executor) free(b alloc.Block) {
-	for _, other := range [...]stream.ID{stream.Comm, stream.Peer} {
-		if e := x.dev.End(other); !x.Joined(e) {
-			x.mem.RecordStream(b, alloc.Stream(other))
+// still have to do with it is deferred by record_stream, as communication
+// libraries do.
+func (x *Executor) free(b alloc.Block, uses [2]stream.Event) {
+	for _, e := range uses {
+		if !x.Joined(e) {
+			x.mem.RecordStream(b, alloc.Stream(e.Stream()))
 		}
 	}
 	x.host.Charge(x.costs.Free)
@@ -349,7 +350,7 @@ func (x *Executor) hold(stage int32, h hold) {
 func (x *Executor) release(h hold) {
 	if h.block != alloc.NoBlock {
 		x.Join(h.ends, stream.Freed)
-		x.free(h.block)
+		x.free(h.block, [2]stream.Event{})
 	}
 	if h.buffer != alloc.NoBuffer {
 		x.give(h.buffer)
@@ -420,7 +421,7 @@ func (x *Executor) Awaited() (stream.Event, bool) {
 // waited for them.
 func (x *Executor) Finish() {
 	for _, h := range x.sync {
-		x.free(h.block)
+		x.free(h.block, [2]stream.Event{})
 	}
 	x.sync = x.sync[:0]
 }

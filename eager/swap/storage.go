@@ -61,6 +61,9 @@ type Storage struct {
 	Block   alloc.Block
 	Arrives stream.Event
 	Pending bool
+	// Uses are the latest commands on streams other than compute that touch
+	// the device copy: collectives, transfers between stages.
+	Uses [2]stream.Event
 	// Elsewhere are the other copies.
 	Elsewhere []Copy
 
@@ -76,6 +79,16 @@ type Storage struct {
 	featureIn int64 // iteration that feature belongs to, +1
 	swap      int32 // index in the armed plan that took it out; -1 = none
 	fault     bool  // the pending arrival is a demand fault
+}
+
+// UsedOn tells that a command on stream s, not compute, touches the storage
+// until e.
+func (s *Storage) UsedOn(e stream.Event) {
+	if e.Stream() == stream.Comm {
+		s.Uses[0] = e
+	} else {
+		s.Uses[1] = e
+	}
 }
 
 // OnDevice tells whether the storage has a device copy, complete or arriving.
