@@ -307,6 +307,16 @@ func TestGolden(t *testing.T) {
 		{"oversize release takes the largest first and may fail", options(maxSplit(20)), "100M", []step{
 			{"a=20M b=22M c=24M d=34M -a -b -c", "res=100M"},
 			{"e=40M", "res=94M frees=2 retries=0"}}},
+		{"oversize release stops at enough", options(maxSplit(20)), "100M", []step{
+			{"a=20M b=20M c=20M d=40M -a -b -c", "res=100M"},
+			{"e=40M", "res=100M frees=2 retries=0"}}},
+		{"slack of an oversize block is below the limit", options(maxSplit(40)), "", []step{
+			{"a=100M -a b=80M", "res=180M"},
+			{"c=80M+512", "res=180M c=a"}}},
+		{"bytes one byte short", options(backendBytes), "1M-1", []step{
+			{"a=1M", "oom=1M free=1M-1 largest=1M-1"}}},
+		{"bytes does not wait for what fits", options(backendBytes), "8M", []step{
+			{"a=4M a!1 -a b=4M", "res=8M syncs=0 retries=0"}}},
 		{"bytes reserves what is active", options(backendBytes), "1M", []step{
 			{"a=1", "alloc=512 res=512 allocs=0"},
 			{"b=1M-512", "res=1M"},
