@@ -32,7 +32,8 @@ func New(r io.Reader, file string) *Reader {
 // of the file or on an error, which Err then returns. A last line without a
 // line end counts.
 func (r *Reader) Next() (string, bool) {
-	if !r.scan.Scan() {
+	// What a failed read leaves behind is half a line and would be misread.
+	if !r.scan.Scan() || r.scan.Err() != nil {
 		return "", false
 	}
 	r.line++

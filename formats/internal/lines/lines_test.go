@@ -2,6 +2,7 @@ package lines
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -47,10 +48,11 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
+// Half a line before a read error is not a line.
 func TestReadError(t *testing.T) {
 	broken := errors.New("broken")
-	r := New(iotest.ErrReader(broken), "f.txt")
-	if _, ok := r.Next(); ok || !errors.Is(r.Err(), broken) {
-		t.Errorf("ok %v, error %v", ok, r.Err())
+	r := New(io.MultiReader(strings.NewReader("hal"), iotest.ErrReader(broken)), "f.txt")
+	if s, ok := r.Next(); ok || !errors.Is(r.Err(), broken) || r.Err().Error() != "f.txt:1: broken" {
+		t.Errorf("line %q, ok %v, error %v", s, ok, r.Err())
 	}
 }
