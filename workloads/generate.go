@@ -284,9 +284,7 @@ func (g *generator) blockBackward(bl block, dy StorageID, saved *blockSaved) Sto
 			g.gather(u - 1)
 		}
 		g.use(u)
-		dx := g.layerBackward(u, dy, &layers[u-bl.lo])
-		g.b.Drop(dy)
-		dy = dx
+		dy = g.layerBackward(u, dy, &layers[u-bl.lo])
 		g.free(u)
 		g.reduce(u)
 	}

@@ -62,8 +62,9 @@ func (g *generator) layerForward(u int, x StorageID) (y StorageID, s layerSaved)
 	return y, s
 }
 
-// layerBackward turns the gradient of the layer's output into that of its
-// input and adds to the gradients of its parameters.
+// layerBackward turns the gradient of the layer's output, whose reference it
+// takes over, into that of its input and adds to the gradients of its
+// parameters.
 func (g *generator) layerBackward(u int, dy StorageID, s *layerSaved) (dx StorageID) {
 	m, t := g.m, g.c.TP
 	d := g.dropoutGrad(dy, s.dropout2)
@@ -95,6 +96,7 @@ func (g *generator) layerBackward(u int, dy StorageID, s *layerSaved) (dx Storag
 	dx2 := g.normBackward(u, pNorm2, din2, s.norm2, g.local, m.Hidden)
 	g.b.Drop(din2)
 	g.accumulate(dx2, dy)
+	g.b.Drop(dy)
 
 	d = g.dropoutGrad(dx2, s.dropout1)
 	g.b.Unpack(s.attention)
@@ -103,8 +105,9 @@ func (g *generator) layerBackward(u int, dy StorageID, s *layerSaved) (dx Storag
 	if d != dx2 {
 		g.b.Drop(d)
 	}
-	dqkv := g.headsBackward(u, g.coreBackward(da, s), s)
+	dheads := g.coreBackward(da, s)
 	g.b.Drop(da)
+	dqkv := g.headsBackward(u, dheads, s)
 	din1 := g.columnBackward(u, pQKV, pQKVBias, dqkv, s.in1, (m.queryWidth()+2*m.kvWidth())/t)
 	g.b.Drop(dqkv)
 	dx = g.normBackward(u, pNorm1, din1, s.norm1, g.local, m.Hidden)

@@ -40,7 +40,9 @@ const (
 // models holds the known models. Sources: Llama from meta-llama/llama and
 // torchtune models/{llama2,llama3}/_model_builders.py; Qwen from the config.json
 // of each model and torchtune models/{qwen2,qwen2_5}; GPT-3 from table 2.1 of
-// arXiv 2005.14165, whose 13B row has 5,140 hidden units but 40 heads of 128.
+// arXiv 2005.14165, whose 13B row has 5,140 hidden units but 40 heads of 128. Its
+// 1.3B row says 24 heads of 128 for 2,048 hidden units, which would make 1.5 billion
+// parameters; 16 heads give the nominal size and are what others built.
 // GPT-3 ties its head to the embedding, as openai/gpt-2 src/model.py does.
 var models = []Model{
 	{Name: "llama2-7b", Layers: 32, Hidden: 4096, FFN: 11008, Heads: 32, KVHeads: 32, HeadDim: 128, Vocab: 32000, Seq: 4096},
@@ -55,7 +57,7 @@ var models = []Model{
 	gpt3("gpt3-125m", 12, 768, 12, 64),
 	gpt3("gpt3-350m", 24, 1024, 16, 64),
 	gpt3("gpt3-760m", 24, 1536, 16, 96),
-	gpt3("gpt3-1.3b", 24, 2048, 24, 128),
+	gpt3("gpt3-1.3b", 24, 2048, 16, 128),
 	gpt3("gpt3-2.7b", 32, 2560, 32, 80),
 	gpt3("gpt3-6.7b", 32, 4096, 32, 128),
 	gpt3("gpt3-13b", 40, 5140, 40, 128),

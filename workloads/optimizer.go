@@ -76,19 +76,24 @@ func (g *generator) step(skip bool) {
 // under sequence parallelism (each rank saw its part of the sequence), and a
 // tied embedding on the first and the last stage.
 func (g *generator) reduceShared() {
-	if g.sequenceParallel() && g.c.ZeRO == 1 {
+	if g.sequenceParallel() {
 		elements := int64(0)
 		for i := range g.st.units {
 			for name, p := range g.st.units[i].params {
 				switch NameID(name) {
-				case pNorm1, pNorm1Bias, pNorm2, pNorm2Bias, pFinalNorm, pFinalNormBias, pProjBias, pDownBias:
+				case pNorm1, pNorm1Bias, pNorm2, pNorm2Bias, pFinalNorm, pFinalNormBias, pProjBias, pDownBias, pPositions:
 					elements += p.elements
 				}
 			}
 		}
-		if elements > 0 {
-			g.wait(g.start(oAllReduce, collective(hw.AllReduce, sim.Bytes(4*elements), g.c.TP), g.tp, InPlace(g.st.grads[0])))
+		if g.c.ZeRO == 3 { // reduced over replicas already: a share is left
+			elements = (elements + int64(g.c.DP) - 1) / int64(g.c.DP)
 		}
+		args := make([]Arg, len(g.st.grads))
+		for i, s := range g.st.grads {
+			args[i] = InPlace(s)
+		}
+		g.wait(g.start(oAllReduce, collective(hw.AllReduce, sim.Bytes(4*elements), g.c.TP), g.tp, args...))
 	}
 	if g.m.Tied && g.c.PP > 1 && (g.st.first || g.st.last) {
 		u, name := 0, pEmbedding

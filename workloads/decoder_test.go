@@ -1,0 +1,711 @@
+package workloads_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+	"smartswap/hw"
+	"smartswap/sim"
+	"smartswap/workloads"
+	"smartswap/workloads/workloadstest"
+)
+
+func model(t interface{ Fatal(...any) }, name string) workloads.Model {
+	m, err := workloads.LookupModel(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// cut shortens a model to n layers.
+func cut(m workloads.Model, n int) workloads.Model {
+	m.Layers = n
+	return m
+}
+
+// tiny is a model of both styles that generates fast.
+func tiny(style workloads.Style) workloads.Model {
+	return workloads.Model{Name: "tiny", Style: style, Layers: 4, Hidden: 64, FFN: 128, Heads: 8, KVHeads: 4, HeadDim: 8, Vocab: 1001, Seq: 64}
+}
+
+func makeWorkload(t testing.TB, c workloads.Config) workloads.Workload {
+	t.Helper()
+	w, err := workloads.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func program(t testing.TB, w workloads.Workload, r, i int) *workloads.Program {
+	t.Helper()
+	p, err := w.Program(r, i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Published counts: the "total size" of each model's safetensors index over two
+// bytes (Hugging Face), and table 2.1 of arXiv 2005.14165 for the nominal sizes
+// of GPT-3.
+func TestParams(t *testing.T) {
+	exact := map[string]int64{
+		"llama2-7b": 6_738_415_616, "llama2-13b": 13_015_864_320, "llama2-70b": 68_976_648_192,
+		"llama3-8b": 8_030_261_248, "llama3-70b": 70_553_706_496,
+		"qwen2.5-7b": 7_615_616_512, "qwen2.5-14b": 14_770_033_664, "qwen2.5-72b": 72_706_203_648,
+		"qwen3-0.6b": 596_049_920,
+	}
+	nominal := map[string]float64{
+		"gpt3-125m": 125e6, "gpt3-350m": 350e6, "gpt3-760m": 760e6, "gpt3-1.3b": 1.3e9, "gpt3-2.7b": 2.7e9,
+		"gpt3-6.7b": 6.7e9, "gpt3-13b": 13e9, "gpt3-175b": 175e9,
+	}
+	for _, name := range workloads.Models() {
+		got := model(t, name).Params()
+		if want, ok := exact[name]; ok && got != want {
+			t.Errorf("%s has %d parameters, want %d", name, got, want)
+		}
+		if want, ok := nominal[name]; ok && math.Abs(float64(got)/want-1) > 0.03 {
+			t.Errorf("%s has %d parameters, want about %g", name, got, want)
+		}
+		if exact[name] == 0 && nominal[name] == 0 {
+			t.Errorf("%s has no published count here", name)
+		}
+	}
+}
+
+func TestLookupModelSuggests(t *testing.T) {
+	_, err := workloads.LookupModel("lama2-7b")
+	if err == nil || !strings.Contains(err.Error(), `"llama2-7b"`) || !strings.Contains(err.Error(), "gpt3-175b") {
+		t.Errorf("error %v must name the nearest model and all of them", err)
+	}
+}
+
+// Residents to the byte, from the parameter count P, for one rank that holds
+// everything: 2P parameters, 4P gradients, 12P optimizer.
+func TestResidentsAlone(t *testing.T) {
+	for _, name := range []string{"llama2-7b", "qwen3-0.6b", "gpt3-2.7b"} {
+		m := model(t, name)
+		p := sim.Bytes(m.Params())
+		totals := workloads.Totals(makeWorkload(t, workloads.Config{Model: m}).Ranks()[0].Residents)
+		want := map[workloads.Class]sim.Bytes{workloads.Parameter: 2 * p, workloads.Gradient: 4 * p, workloads.Optimizer: 12 * p, workloads.CommBuffer: 0}
+		for class, bytes := range want {
+			if totals[class] != bytes {
+				t.Errorf("%s: class %d has %d bytes, want %d", name, class, totals[class], bytes)
+			}
+		}
+	}
+}
+
+// Layouts of Llama-2 7B, by hand. Per layer and tensor-parallel rank: 4h²+3hf
+// over t in matrices, 2h in norms; vocabulary tables Vh/t; final norm h.
+func TestResidentsByLayout(t *testing.T) {
+	m := model(t, "llama2-7b")
+	const h, f, v = 4096, 11008, 32000
+	layer := func(tp int) sim.Bytes { return sim.Bytes((4*h*h+3*h*f)/tp + 2*h) }
+	for _, c := range []struct {
+		tp, pp, dp, zero     int
+		rank                 int
+		params, grads, optim sim.Bytes // parameters held
+	}{
+		{tp: 2, pp: 1, dp: 1, params: 32*layer(2) + v*h + h},
+		{tp: 1, pp: 2, dp: 1, rank: 0, params: 16*layer(1) + v*h},
+		{tp: 1, pp: 2, dp: 1, rank: 1, params: 16*layer(1) + v*h + h},
+		{tp: 2, pp: 1, dp: 4, params: 32*layer(2) + v*h + h, optim: (32*layer(2) + v*h + h) / 4},
+		{tp: 1, pp: 1, dp: 8, zero: 3, params: (32*layer(1) + 2*v*h + h) / 8, grads: (32*layer(1) + 2*v*h + h) / 8, optim: (32*layer(1) + 2*v*h + h) / 8},
+	} {
+		if c.grads == 0 {
+			c.grads = c.params
+		}
+		if c.optim == 0 {
+			c.optim = c.params
+		}
+		w := makeWorkload(t, workloads.Config{Model: m, TP: c.tp, PP: c.pp, DP: c.dp, ZeRO: c.zero, SequenceParallel: true})
+		totals := workloads.Totals(w.Ranks()[c.rank].Residents)
+		if got := totals[workloads.Parameter]; got != 2*c.params {
+			t.Errorf("%s: %d bytes of parameters, want %d", w.Name(), got, 2*c.params)
+		}
+		if got := totals[workloads.Gradient]; got != 4*c.grads {
+			t.Errorf("%s: %d bytes of gradients, want %d", w.Name(), got, 4*c.grads)
+		}
+		if got := totals[workloads.Optimizer]; got != 12*c.optim {
+			t.Errorf("%s: %d bytes of optimizer, want %d", w.Name(), got, 12*c.optim)
+		}
+		buffer := sim.Bytes(0)
+		if c.tp > 1 {
+			buffer = 2 * 4096 * h
+		}
+		if got := totals[workloads.CommBuffer]; got != buffer {
+			t.Errorf("%s: %d bytes of communication buffers, want %d", w.Name(), got, buffer)
+		}
+	}
+}
+
+// live walks a program to the end of the first forward pass and returns the
+// storages that are alive then; at every step it tells see.
+func live(p *workloads.Program, see func(alive map[workloads.StorageID]int)) map[workloads.StorageID]int {
+	refs := make(map[workloads.StorageID]int)
+	for _, in := range p.Instrs {
+		switch in.Kind {
+		case workloads.Op:
+			for _, a := range p.Args[in.ArgLo:in.ArgHi] {
+				if int32(a.Storage) >= p.Residents && refs[a.Storage] == 0 {
+					refs[a.Storage] = 1
+				}
+			}
+			if see != nil {
+				see(refs)
+			}
+		case workloads.Ref:
+			refs[workloads.StorageID(in.A)]++
+		case workloads.Drop:
+			s := workloads.StorageID(in.A)
+			if refs[s]--; refs[s] == 0 {
+				delete(refs, s)
+			}
+		case workloads.Mark:
+			if in.Mark == workloads.MarkForwardEnd {
+				return refs
+			}
+		}
+	}
+	return nil
+}
+
+// savedPerLayer is what the second layer of the first stage holds for backward.
+// A layer's input belongs to the layer before, so that every layer counts one.
+func savedPerLayer(t testing.TB, c workloads.Config) sim.Bytes {
+	p := program(t, makeWorkload(t, c), 0, 0)
+	total := sim.Bytes(0)
+	for s := range live(p, nil) {
+		if p.Storages[s].Layer == 2 {
+			total += p.Storages[s].Bytes
+		}
+	}
+	return total
+}
+
+// Published formulas of what a layer keeps, within 2 %. What they leave out is
+// small and stays in: softmax and norm statistics (4 bytes per token and head,
+// 4 to 8 per token and norm).
+func TestSavedMinimal(t *testing.T) {
+	const gpt = "gpt3-6.7b"
+	full := workloads.Recompute{Kind: workloads.FullUniform}
+	sel := workloads.Recompute{Kind: workloads.Selective}
+	for _, c := range []struct {
+		name      string
+		model     string
+		seq       int
+		tp        int
+		sp        bool
+		attention workloads.AttentionKind
+		recompute workloads.Recompute
+		perToken  func(m workloads.Model, s float64) float64 // bytes per token
+	}{
+		{name: "34sbh", model: gpt, perToken: func(m workloads.Model, s float64) float64 { return 34 * float64(m.Hidden) }},
+		{name: "34sbh+5as²b", model: gpt, attention: workloads.Unfused,
+			perToken: func(m workloads.Model, s float64) float64 { return 34*float64(m.Hidden) + 5*float64(m.Heads)*s }},
+		{name: "34sbh selective", model: gpt, attention: workloads.Unfused, recompute: sel,
+			perToken: func(m workloads.Model, s float64) float64 { return 34 * float64(m.Hidden) }},
+		{name: "34sbh/t", model: gpt, tp: 4, sp: true, perToken: func(m workloads.Model, s float64) float64 { return 34 * float64(m.Hidden) / 4 }},
+		{name: "34sbh/t selective", model: gpt, tp: 8, sp: true, attention: workloads.Unfused, recompute: sel,
+			perToken: func(m workloads.Model, s float64) float64 { return 34 * float64(m.Hidden) / 8 }},
+		{name: "sbh(10+24/t)", model: gpt, tp: 4, perToken: func(m workloads.Model, s float64) float64 { return (10 + 24./4) * float64(m.Hidden) }},
+		{name: "2sbh full", model: gpt, recompute: full, perToken: func(m workloads.Model, s float64) float64 { return 2 * float64(m.Hidden) }},
+		{name: "2sbh full llama", model: "llama2-7b", seq: 8192, recompute: full, perToken: func(m workloads.Model, s float64) float64 { return 2 * float64(m.Hidden) }},
+		{name: "12h+4kv+8f", model: "llama2-7b", perToken: gated},
+		{name: "12h+4kv+8f", model: "llama3-8b", perToken: gated},
+		{name: "12h+4kv+8f", model: "qwen2.5-72b", seq: 4096, perToken: gated},
+		{name: "12h+4kv+4f", model: "llama2-7b", recompute: workloads.Recompute{Kind: workloads.ActivationFunction},
+			perToken: func(m workloads.Model, s float64) float64 { return gated(m, s) - 4*float64(m.FFN) }},
+	} {
+		m := model(t, c.model)
+		seq := m.Seq
+		if c.seq > 0 {
+			seq = c.seq
+		}
+		got := float64(savedPerLayer(t, workloads.Config{Model: cut(m, 3), Seq: seq, TP: c.tp, SequenceParallel: c.sp, Attention: c.attention, Recompute: c.recompute})) / float64(seq)
+		want := c.perToken(m, float64(seq))
+		t.Logf("%-20s %-12s %9.1f bytes per token, published %9.1f (%+.2f %%)", c.name, c.model, got, want, 100*(got/want-1))
+		if math.Abs(got/want-1) > 0.02 {
+			t.Errorf("%s of %s: %g bytes per token, want %g within 2 %%", c.name, c.model, got, want)
+		}
+	}
+}
+
+func gated(m workloads.Model, _ float64) float64 {
+	return float64(12*m.Hidden + 4*m.KVHeads*m.HeadDim + 8*m.FFN)
+}
+
+// The measured layer of Qwen3-0.6B at 4,096 tokens: 635 tensors that outlive
+// 50 ms make 5,879.9 MiB for 14 layers x 2 micro-batches, about 210 MiB each
+// (Ascend/msinsight test/st/level2). The sum includes what belongs to no layer.
+func TestSavedEager(t *testing.T) {
+	got := float64(savedPerLayer(t, workloads.Config{Model: cut(model(t, "qwen3-0.6b"), 3), SaveRule: workloads.Eager})) / float64(sim.MiB)
+	t.Logf("%.2f MiB per layer and micro-batch", got)
+	const measured = 5879.9 / 28
+	if math.Abs(got/measured-1) > 0.05 {
+		t.Errorf("%.2f MiB per layer, measured %.2f, want within 5 %%", got, measured)
+	}
+}
+
+// The multiset of one layer's saved tensors is what the profile lists: two
+// hidden states and two norm outputs of 8 MiB, the fused projection 32, queries
+// before and after rotation 16, keys and values 8, the result 16, gate and up 48,
+// their product 24, statistics and tables below 5.
+func TestSavedEagerTensors(t *testing.T) {
+	p := program(t, makeWorkload(t, workloads.Config{Model: cut(model(t, "qwen3-0.6b"), 3), SaveRule: workloads.Eager}), 0, 0)
+	var sizes []int
+	for s := range live(p, nil) {
+		if mib := int(p.Storages[s].Bytes / sim.MiB); p.Storages[s].Layer == 2 && mib >= 5 {
+			sizes = append(sizes, mib)
+		}
+	}
+	slices.Sort(sizes)
+	if want := []int{8, 8, 8, 8, 8, 8, 16, 16, 16, 24, 32, 48}; !slices.Equal(sizes, want) {
+		t.Errorf("saved tensors of %v MiB, want %v", sizes, want)
+	}
+}
+
+// Logits: 2 bytes and 4 bytes per vocabulary entry and token live at once while
+// they are cast, 4 after the forward pass.
+func TestLogits(t *testing.T) {
+	m := cut(model(t, "llama3-8b"), 1)
+	const seq, tp = 1024, 2
+	p := program(t, makeWorkload(t, workloads.Config{Model: m, Seq: seq, TP: tp}), 0, 0)
+	logits := func(refs map[workloads.StorageID]int) (total sim.Bytes) {
+		for s := range refs {
+			if p.Storages[s].Class == workloads.Logits {
+				total += p.Storages[s].Bytes
+			}
+		}
+		return total
+	}
+	peak := sim.Bytes(0)
+	end := live(p, func(refs map[workloads.StorageID]int) { peak = max(peak, logits(refs)) })
+	entries := sim.Bytes(seq) * sim.Bytes(m.Vocab) / tp
+	if peak != 6*entries || logits(end) != 4*entries {
+		t.Errorf("logits peak at %d bytes and leave %d, want %d and %d", peak, logits(end), 6*entries, 4*entries)
+	}
+}
+
+// 6 flops per matrix parameter and token, plus attention: 3.5 times its causal
+// forward of 2sh, because the fused backward computes the scores again.
+func TestFlops(t *testing.T) {
+	for _, name := range []string{"llama2-7b", "llama3-8b", "gpt3-13b", "qwen2.5-7b"} {
+		m := model(t, name)
+		c := workloads.Config{Model: m, Seq: 2048, GlobalBatch: 2}
+		once, again := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0))
+		tokens := 2 * 2048.
+		width := float64(m.Heads * m.HeadDim)
+		want := 6*float64(m.Params()-lookedUp(m))*tokens + 3.5*2*tokens*2048*width*float64(m.Layers)
+		if r := float64(once)/want - 1; math.Abs(r) > 0.01 {
+			t.Errorf("%s: %g flops, want %g within 1 %%", name, float64(once), want)
+		}
+		if again != 0 {
+			t.Errorf("%s: %d flops recomputed without recomputation", name, again)
+		}
+		// Full recomputation adds exactly the layers' forward.
+		c.Recompute = workloads.Recompute{Kind: workloads.FullUniform, N: m.Layers / 4}
+		full, again := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0))
+		layers := 2*float64(m.Params()-lookedUp(m))*tokens - 2*float64(m.Vocab)*float64(m.Hidden)*tokens + 2*tokens*2048*width*float64(m.Layers)
+		if full != once || math.Abs(float64(again)/layers-1) > 0.01 {
+			t.Errorf("%s: full recomputation runs %d flops once and %g again, want %d and %g", name, full, float64(again), once, layers)
+		}
+	}
+}
+
+// lookedUp is the number of parameters that are looked up, not multiplied with.
+func lookedUp(m workloads.Model) int64 {
+	n := int64(m.Vocab) * int64(m.Hidden)
+	if m.Tied {
+		n = 0 // the table is also the head
+	}
+	if m.Style == workloads.GPT {
+		n += int64(m.Seq) * int64(m.Hidden)
+	}
+	return n
+}
+
+// Work is conserved: over all devices a layout does the flops of one device,
+// but for the padding of the vocabulary.
+func TestLayoutsShareFlops(t *testing.T) {
+	m := model(t, "llama2-7b")
+	alone, _ := workloadstest.Flops(program(t, makeWorkload(t, workloads.Config{Model: m, GlobalBatch: 8}), 0, 0))
+	for _, l := range [][3]int{{2, 1, 4}, {4, 2, 1}, {1, 4, 2}, {8, 1, 1}} {
+		w := makeWorkload(t, workloads.Config{Model: m, GlobalBatch: 8, TP: l[0], PP: l[1], DP: l[2], SequenceParallel: true})
+		sum := int64(0)
+		for r, rank := range w.Ranks() {
+			flops, _ := workloadstest.Flops(program(t, w, r, 0))
+			sum += flops * int64(len(rank.Devices))
+		}
+		if sum != alone {
+			t.Errorf("%s: %d flops over all devices, alone %d", w.Name(), sum, alone)
+		}
+	}
+}
+
+// A layer and micro-batch is about 40 operators; published frameworks dispatch
+// 35 to 60.
+func TestOperatorsPerLayer(t *testing.T) {
+	m := model(t, "llama2-7b")
+	ops := func(layers, batch int) int {
+		return int(program(t, makeWorkload(t, workloads.Config{Model: cut(m, layers), GlobalBatch: batch}), 0, 0).Ops)
+	}
+	perLayer := (ops(3, 2) - ops(3, 1)) - (ops(2, 2) - ops(2, 1))
+	if perLayer < 25 || perLayer > 45 {
+		t.Errorf("%d operators per layer and micro-batch, want about 40", perLayer)
+	}
+}
+
+// Recomputation runs operators again, marked as such, and keeps their multiset
+// of forward names.
+func TestRecomputedOperators(t *testing.T) {
+	m := tiny(workloads.Llama)
+	count := func(r workloads.Recompute, a workloads.AttentionKind) int {
+		p := program(t, makeWorkload(t, workloads.Config{Model: m, Recompute: r, Attention: a}), 0, 0)
+		n := 0
+		for _, in := range p.Instrs {
+			if in.Kind == workloads.Op && in.Flags&workloads.Recomputed != 0 {
+				n++
+			}
+		}
+		return n
+	}
+	layer := count(workloads.Recompute{Kind: workloads.FullBlock, N: 1}, workloads.Fused)
+	for _, c := range []struct {
+		kind workloads.RecomputeKind
+		n    int
+		att  workloads.AttentionKind
+		want int
+	}{
+		{workloads.NoRecompute, 0, workloads.Fused, 0},
+		{workloads.FullBlock, 3, workloads.Fused, 3 * layer},
+		{workloads.FullUniform, 1, workloads.Fused, 4 * layer},
+		{workloads.FullUniform, 3, workloads.Fused, 4 * layer},
+		{workloads.Selective, 0, workloads.Unfused, 4 * 3},        // two products and a softmax per layer
+		{workloads.Selective, 0, workloads.Fused, 4},              // one kernel per layer
+		{workloads.ActivationFunction, 0, workloads.Fused, 4 * 2}, // activation and product
+	} {
+		if got := count(workloads.Recompute{Kind: c.kind, N: c.n}, c.att); got != c.want {
+			t.Errorf("%s %d %s: %d operators recomputed, want %d", c.kind, c.n, c.att, got, c.want)
+		}
+	}
+}
+
+// Peaks fall with every step of recomputation.
+func TestRecomputeSavesMemory(t *testing.T) {
+	m := cut(model(t, "llama2-7b"), 8)
+	var peaks []sim.Bytes
+	for _, r := range []workloads.Recompute{{}, {Kind: workloads.ActivationFunction}, {Kind: workloads.FullBlock, N: 4}, {Kind: workloads.FullBlock, N: 8}} {
+		p := program(t, makeWorkload(t, workloads.Config{Model: m, Recompute: r}), 0, 0)
+		peaks = append(peaks, workloads.PeakLive(p, 1))
+	}
+	for i := 1; i < len(peaks); i++ {
+		if peaks[i] >= peaks[i-1] {
+			t.Errorf("peaks %v do not fall", peaks)
+		}
+	}
+}
+
+// A stage never holds more than stages-stage micro-batches, and holds that many
+// if there are enough.
+func TestPipelineInFlight(t *testing.T) {
+	m := tiny(workloads.Llama)
+	m.Layers = 8
+	for _, stages := range []int{1, 2, 4, 8} {
+		for _, micros := range []int{1, 2, 3, 5, 8, 16} {
+			w := makeWorkload(t, workloads.Config{Model: m, PP: stages, GlobalBatch: micros})
+			for r := range w.Ranks() {
+				inFlight, most := 0, 0
+				forward := 0
+				for _, in := range program(t, w, r, 0).Instrs {
+					switch {
+					case in.Kind == workloads.Mark && in.Mark == workloads.MarkForwardBegin:
+						if forward++; int(in.A) != forward {
+							t.Errorf("stage %d: forward %d is micro-batch %d", r, forward, in.A)
+						}
+						inFlight++
+						most = max(most, inFlight)
+					case in.Kind == workloads.Mark && in.Mark == workloads.MarkBackwardEnd:
+						inFlight--
+					}
+				}
+				if want := min(micros, stages-r); most != want || inFlight != 0 {
+					t.Errorf("%d stages, %d micro-batches: stage %d holds %d, want %d", stages, micros, r, most, want)
+				}
+			}
+		}
+	}
+}
+
+// With transfers that cost nothing, a forward of 1 and a backward of 2 per stage,
+// 1F1B takes (m + p - 1) times 3: the order of transfers costs no bubble.
+func TestPipelineBubble(t *testing.T) {
+	m := tiny(workloads.Llama)
+	m.Layers = 8
+	cost := func(k *workloads.Kernel) int64 {
+		switch {
+		case k.Kind == hw.Modelled && k.Family == hw.Attention:
+			return 1
+		case k.Kind == hw.Modelled && k.Family == hw.AttentionGrad:
+			return 2
+		}
+		return 0
+	}
+	for _, stages := range []int{1, 2, 4, 8} {
+		for micros := 1; micros <= 16; micros++ {
+			w := makeWorkload(t, workloads.Config{Model: m, PP: stages, GlobalBatch: micros})
+			got, err := workloadstest.Play(w, 0, cost)
+			if err != nil {
+				t.Fatalf("%d stages, %d micro-batches: %v", stages, micros, err)
+			}
+			perStage := int64(m.Layers / stages)
+			if want := 3 * perStage * int64(micros+stages-1); got != want {
+				t.Errorf("%d stages, %d micro-batches: %d, want %d", stages, micros, got, want)
+			}
+		}
+	}
+}
+
+func TestVariation(t *testing.T) {
+	c := workloads.Config{Model: tiny(workloads.Llama), DP: 2, Processes: []workloads.Process{
+		workloads.OverflowSkip{Burst: 2, Probability: 0.25, Seed: 7}, workloads.Validation{Every: 4, Batches: 3}}}
+	w := makeWorkload(t, c)
+	plain := program(t, w, 0, 0)
+	counts := make(map[string]int)
+	for i := range 400 {
+		p := program(t, w, 0, i)
+		counts[p.Kind]++
+		if i < 2 && p.Kind != "skip" {
+			t.Errorf("iteration %d of the burst is %q", i, p.Kind)
+		}
+		if validates := strings.Contains(p.Kind, "validate"); validates != (i%4 == 3) {
+			t.Errorf("iteration %d is %q", i, p.Kind)
+		}
+		if q := program(t, makeWorkload(t, c), 0, i); q.Kind != p.Kind {
+			t.Errorf("iteration %d is %q once and %q another time", i, p.Kind, q.Kind)
+		}
+		if i > 60 {
+			continue
+		}
+		validation, adam := 0, 0
+		for _, in := range p.Instrs {
+			switch {
+			case in.Kind == workloads.Mark && in.Mark == workloads.MarkValidationBegin:
+				validation++
+			case in.Kind == workloads.Op && strings.Contains(w.Names().String(in.Name), "adam"):
+				adam++
+			}
+		}
+		if skips := strings.Contains(p.Kind, "skip"); skips != (adam == 0) {
+			t.Errorf("iteration %d is %q with %d optimizer operators", i, p.Kind, adam)
+		}
+		if want := map[bool]int{true: 3}[i%4 == 3]; validation != want {
+			t.Errorf("iteration %d validates %d times, want %d", i, validation, want)
+		}
+	}
+	if plain.Kind != "skip" || len(counts) != 4 {
+		t.Errorf("kinds %v, want all four", counts)
+	}
+	// 398 draws at 0.25: 99.5 expected, standard deviation 8.6.
+	if skips := counts["skip"] + counts["skip+validate"]; skips < 66 || skips > 136 {
+		t.Errorf("%d of 400 iterations skip, want about 100", skips)
+	}
+}
+
+func TestImpossible(t *testing.T) {
+	llama := tiny(workloads.Llama)
+	for _, c := range []struct {
+		name string
+		c    workloads.Config
+		want string
+	}{
+		{"devices", workloads.Config{Model: llama, TP: 2, Devices: 8}, "the number of devices, 8"},
+		{"heads", workloads.Config{Model: llama, TP: 8}, "tp 8: must divide the 4 key-value heads"},
+		{"ffn", workloads.Config{Model: func() workloads.Model { m := llama; m.FFN = 129; return m }(), TP: 2}, "feed-forward width 129"},
+		{"layers", workloads.Config{Model: llama, PP: 3}, "pp 3: must divide the 4 layers"},
+		{"batch", workloads.Config{Model: llama, DP: 2, MicroBatch: 2, GlobalBatch: 6}, "multiple of micro_batch x dp = 4"},
+		{"sequence", workloads.Config{Model: llama, TP: 4, Seq: 62, SequenceParallel: true}, "must divide seq 62"},
+		{"positions", workloads.Config{Model: tiny(workloads.GPT), Seq: 65}, "64 learned positions"},
+		{"negative", workloads.Config{Model: llama, TP: -1}, "tp -1: must be from 1"},
+		{"absurd", workloads.Config{Model: llama, MicroBatch: 1 << 40}, "micro_batch 1099511627776: must be from 1 to"},
+		{"absurd product", workloads.Config{Model: llama, MicroBatch: 1 << 20, Seq: 1 << 20}, "too many tokens"},
+		{"absurd batch", workloads.Config{Model: llama, GlobalBatch: 1 << 24}, "micro-batches of 4 layers"},
+		{"zero 2", workloads.Config{Model: llama, ZeRO: 2}, "zero 2: must be 1 or 3"},
+		{"zero 3 alone", workloads.Config{Model: llama, ZeRO: 3}, "dp 1: must be at least 2"},
+		{"zero 3 pipeline", workloads.Config{Model: llama, ZeRO: 3, PP: 2, DP: 2}, "pp 2: must be 1 with zero 3"},
+		{"save rule", workloads.Config{Model: llama, SaveRule: "lazy"}, `save_rule "lazy": must be one of minimal, eager`},
+		{"attention", workloads.Config{Model: llama, Attention: "flash"}, `attention "flash"`},
+		{"recompute", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: "all"}}, `recompute "all"`},
+		{"block", workloads.Config{Model: llama, PP: 2, Recompute: workloads.Recompute{Kind: workloads.FullBlock, N: 3}}, "from 1 to the 2 layers"},
+		{"block 0", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: workloads.FullBlock}}, "from 1 to the 4 layers"},
+		{"n without use", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: workloads.Selective, N: 3}}, "n 3: must be 0"},
+		{"model", workloads.Config{}, `layers 0: must be from 1`},
+		{"probability", workloads.Config{Model: llama, Processes: []workloads.Process{workloads.OverflowSkip{Probability: math.NaN()}}}, "from 0 to 1"},
+		{"burst", workloads.Config{Model: llama, Processes: []workloads.Process{workloads.OverflowSkip{Burst: -1}}}, "must not be negative"},
+		{"every", workloads.Config{Model: llama, Processes: []workloads.Process{workloads.Validation{Batches: 1}}}, "validation.every 0"},
+		{"batches", workloads.Config{Model: llama, Processes: []workloads.Process{workloads.Validation{Every: 1, Batches: 1 << 30}}}, "validation.batches"},
+	} {
+		w, err := workloads.New(c.c)
+		if err == nil {
+			t.Errorf("%s: %s was made", c.name, w.Name())
+			continue
+		}
+		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %q must say %q in one line", c.name, err, c.want)
+		}
+		if check := c.c.Check(); check == nil || check.Error() != err.Error() {
+			t.Errorf("%s: Check says %v, New says %v", c.name, check, err)
+		}
+	}
+}
+
+// randomConfig draws configurations that may or may not be possible.
+func randomConfig(t *rapid.T) workloads.Config {
+	m := tiny(rapid.SampledFrom([]workloads.Style{workloads.Llama, workloads.GPT}).Draw(t, "style"))
+	pp := rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "pp")
+	m.Layers = pp * rapid.IntRange(1, 3).Draw(t, "layers of a stage")
+	m.Tied = rapid.Bool().Draw(t, "tied")
+	if m.Style == workloads.Llama {
+		m.QKNorm = rapid.Bool().Draw(t, "qk norm")
+		m.QKVBias = rapid.Bool().Draw(t, "qkv bias")
+	}
+	m.KVHeads = rapid.SampledFrom([]int{4, 8}).Draw(t, "kv heads")
+	c := workloads.Config{
+		Model: m, MicroBatch: rapid.IntRange(1, 2).Draw(t, "micro-batch"),
+		TP: rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "tp"), PP: pp, DP: rapid.IntRange(1, 3).Draw(t, "dp"),
+		SequenceParallel: rapid.Bool().Draw(t, "sp"), ZeRO: rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "zero"),
+		SaveRule:  rapid.SampledFrom([]workloads.SaveRule{workloads.Minimal, workloads.Eager}).Draw(t, "rule"),
+		Attention: rapid.SampledFrom([]workloads.AttentionKind{workloads.Fused, workloads.Unfused}).Draw(t, "attention"),
+		Unfold:    rapid.Bool().Draw(t, "unfold"),
+		Recompute: rapid.SampledFrom([]workloads.Recompute{{}, {Kind: workloads.Selective}, {Kind: workloads.ActivationFunction},
+			{Kind: workloads.FullUniform, N: 1}, {Kind: workloads.FullUniform, N: 2}, {Kind: workloads.FullBlock, N: 1}, {Kind: workloads.FullBlock, N: 2}}).Draw(t, "recompute"),
+		Processes: []workloads.Process{workloads.OverflowSkip{Burst: 1}, workloads.Validation{Every: 2, Batches: 2}},
+	}
+	c.GlobalBatch = c.MicroBatch * c.DP * rapid.IntRange(1, 5).Draw(t, "micro-batches")
+	return c
+}
+
+func TestRandomConfigs(t *testing.T) {
+	made, tried := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		c := randomConfig(rt)
+		tried++
+		w, err := workloads.New(c)
+		if err != nil {
+			if c.Check() == nil {
+				rt.Fatalf("Check passes, New says %v", err)
+			}
+			return
+		}
+		made++
+		fold := c
+		fold.Unfold = !c.Unfold
+		other, err := workloads.New(fold)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for i := range 3 {
+			folded, err := workloadstest.Play(w, i, perFlop)
+			if err != nil {
+				rt.Fatalf("%s, iteration %d: %v", w.Name(), i, err)
+			}
+			if unfolded, err := workloadstest.Play(other, i, perFlop); err != nil || unfolded != folded {
+				rt.Fatalf("%s, iteration %d: takes %d, folded the other way %d (%v)", w.Name(), i, folded, unfolded, err)
+			}
+			for r := range w.Ranks() {
+				p, err := w.Program(r, i) // validates
+				if err != nil {
+					rt.Fatal(err)
+				}
+				if err := workloadstest.Races(p); err != nil {
+					rt.Fatalf("%s, rank %d, iteration %d: %v", w.Name(), r, i, err)
+				}
+			}
+		}
+	})
+	if made*2 < tried {
+		t.Errorf("only %d of %d configurations are possible: the test hardly tests", made, tried)
+	}
+}
+
+// perFlop prices kernels unevenly, so that a wrong order shows.
+func perFlop(k *workloads.Kernel) int64 { return 1 + k.Flops>>10 + int64(k.Size)>>8 }
+
+func TestConformance(t *testing.T) {
+	for _, c := range []workloads.Config{
+		{Model: tiny(workloads.Llama)},
+		{Model: tiny(workloads.GPT), TP: 4, SequenceParallel: true, DP: 2, Unfold: true},
+		{Model: tiny(workloads.Llama), PP: 4, DP: 2, GlobalBatch: 12},
+		{Model: tiny(workloads.Llama), DP: 4, ZeRO: 3, GlobalBatch: 8, Recompute: workloads.Recompute{Kind: workloads.FullUniform, N: 2}},
+	} {
+		c.Processes = []workloads.Process{workloads.OverflowSkip{Burst: 1}, workloads.Validation{Every: 2, Batches: 1}}
+		w := makeWorkload(t, c)
+		t.Run(w.Name(), func(t *testing.T) {
+			workloadstest.Conformance(t, 4, func() workloads.Workload { return makeWorkload(t, c) })
+		})
+		if w.Tokens() <= 0 {
+			t.Errorf("%s trains on %d tokens", w.Name(), w.Tokens())
+		}
+	}
+}
+
+// ZeRO-3 never holds more than two whole layers besides the vocabulary tables.
+func TestZeRO3Window(t *testing.T) {
+	m := tiny(workloads.Llama)
+	m.Layers = 8
+	for _, r := range []workloads.Recompute{{}, {Kind: workloads.FullUniform, N: 1}} {
+		p := program(t, makeWorkload(t, workloads.Config{Model: m, DP: 4, ZeRO: 3, GlobalBatch: 8, Recompute: r}), 0, 0)
+		refs := make(map[int32]int)
+		for _, in := range p.Instrs {
+			whole := func(s int32) bool {
+				st := p.Storages[s]
+				return s >= p.Residents && st.Class == workloads.Parameter && st.Layer >= 1 && st.Layer <= 8
+			}
+			switch in.Kind {
+			case workloads.Op:
+				for _, a := range p.Args[in.ArgLo:in.ArgHi] {
+					if s := int32(a.Storage); whole(s) {
+						refs[s] = 1
+					}
+				}
+			case workloads.Drop:
+				delete(refs, in.A)
+			}
+			if len(refs) > 2 {
+				t.Fatalf("%v: %d layers are whole at once", r, len(refs))
+			}
+		}
+	}
+}
+
+func ExampleNew() {
+	m, err := workloads.LookupModel("llama2-7b")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w, err := workloads.New(workloads.Config{Model: m, Seq: 4096, GlobalBatch: 8, TP: 2, DP: 4, SequenceParallel: true, SaveRule: workloads.Eager})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := w.Program(0, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(w.Name())
+	fmt.Printf("%d rank stands for %d devices\n", len(w.Ranks()), len(w.Ranks()[0].Devices))
+	fmt.Printf("%d operators, %d distinct kernels, %.1f GiB at the peak\n", p.Ops, len(p.Kernels), float64(workloads.PeakLive(p, 512))/float64(sim.GiB))
+	// Output:
+	// llama2-7b/s4096/b1g8/tp2pp1dp4sp/eager/fused
+	// 1 rank stands for 8 devices
+	// 2995 operators, 52 distinct kernels, 38.3 GiB at the peak
+}
