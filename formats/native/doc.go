@@ -48,7 +48,8 @@
 //	tokens N         per training iteration, over all devices; once
 //	name NAME        an operator or label; the order gives the ids
 //	rank devices=I,… stage=I
-//	                 begins a rank; I… are the devices that it stands for
+//	                 begins a rank; I… are the devices that it stands for, of
+//	                 which no other rank has any
 //	resident T …     in its rank: the next residents, which are storages 0, 1, …
 //	program NAME     in its rank: begins a program; NAME is its kind
 //	iterations P …   in its rank, after all programs: the program (0 = the

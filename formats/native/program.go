@@ -47,50 +47,46 @@ func (r *programReader) program(residents []workloads.Storage) *workloads.Progra
 	return p
 }
 
-// read reads one line of the program.
-func (r *programReader) read(keyword string) {
-	in := workloads.Instr{}
+// read reads one line of the program; false if no such keyword belongs into
+// one.
+func (r *programReader) read(keyword string) bool {
 	switch keyword {
 	case "kernel":
 		r.number("number of the kernel that comes next", int64(len(r.p.Kernels)), int64(len(r.p.Kernels)))
 		r.p.Kernels = append(r.p.Kernels, r.readKernel())
-		return
 	case "op":
-		in = r.op()
+		r.append(r.op())
 	case "ref":
 		r.references(workloads.Ref)
-		return
 	case "drop":
 		r.references(workloads.Drop)
-		return
 	case "save":
 		r.references(workloads.Save)
-		return
 	case "unpack":
 		r.references(workloads.Unpack)
-		return
 	case "mark":
-		in.Kind = workloads.Mark
-		in.Mark = workloads.MarkKind(r.word("mark", markWords))
+		in := workloads.Instr{Kind: workloads.Mark, Mark: workloads.MarkKind(r.word("mark", markWords))}
 		if len(r.items) > 0 {
 			in.A = int32(r.number("first number of the mark", math.MinInt32, math.MaxInt32))
 			in.B = int32(r.number("second number of the mark", math.MinInt32, math.MaxInt32))
 		}
+		r.append(in)
 	case "sync":
-		in.Kind = workloads.Sync
-		in.Lane = workloads.Lane(r.word("lane", laneWords))
+		r.append(workloads.Instr{Kind: workloads.Sync, Lane: r.lane()})
 	case "record":
-		in.Kind = workloads.Record
-		in.A = int32(r.number("number of the event that comes next", int64(r.p.Events), int64(r.p.Events)))
-		in.Lane = workloads.Lane(r.word("lane", laneWords))
+		e := r.number("number of the event that comes next", int64(r.p.Events), int64(r.p.Events))
+		r.append(workloads.Instr{Kind: workloads.Record, A: int32(e), Lane: r.lane()})
 		r.p.Events++
 	case "wait":
-		in.Kind = workloads.Wait
-		in.A = int32(r.number("event", 0, int64(r.p.Events)-1))
-		in.Lane = workloads.Lane(r.word("lane", laneWords))
+		e := r.number("event", 0, int64(r.p.Events)-1)
+		r.append(workloads.Instr{Kind: workloads.Wait, A: int32(e), Lane: r.lane()})
+	default:
+		return false
 	}
-	r.append(in)
+	return true
 }
+
+func (r *programReader) lane() workloads.Lane { return workloads.Lane(r.word("lane", laneWords)) }
 
 // append adds an instruction.
 func (r *programReader) append(in workloads.Instr) {

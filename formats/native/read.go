@@ -17,7 +17,10 @@ import (
 // that begins with "file:line:". Read takes one pass and memory in proportion
 // to what the file holds, up to a bound.
 func Read(r io.Reader, file string) (*Trace, error) {
-	rd := &reader{scanner: scanner{in: lines.New(r, file)}, names: workloads.NewNames(), tokens: -1}
+	rd := &reader{
+		scanner: scanner{in: lines.New(r, file)}, tokens: -1,
+		names: workloads.NewNames(), devices: make(map[int32]bool),
+	}
 	if line, _ := rd.in.Next(); line != magic {
 		if err := rd.in.Err(); err != nil {
 			return nil, err
@@ -53,6 +56,7 @@ type reader struct {
 	names    *workloads.Names
 	types    []workloads.Storage
 	ranks    []workloads.Rank
+	devices  map[int32]bool         // of all ranks so far
 	distinct []*workloads.Program   // of the rank being read
 	programs [][]*workloads.Program // by rank and iteration
 	open     *programReader         // the program being read
@@ -102,12 +106,11 @@ func (r *reader) read(keyword string) {
 		r.readEnd()
 	default:
 		switch {
-		case !slices.Contains(strings.Fields(keywords), keyword):
-			r.fail("unknown keyword %.40q; allowed: %s", keyword, keywords)
-		case r.open == nil:
+		case r.open != nil && r.open.read(keyword):
+		case slices.Contains(strings.Fields(keywords), keyword):
 			r.fail("%s outside of a program", keyword)
 		default:
-			r.open.read(keyword)
+			r.fail("unknown keyword %.40q; allowed: %s", keyword, keywords)
 		}
 	}
 }
@@ -172,10 +175,14 @@ func (r *reader) shape(item string) (shape [4]int32) {
 }
 
 func (r *reader) readRank() {
-	r.keep(1)
 	opt := r.options("devices=", "stage=")
 	var rank workloads.Rank
 	for _, d := range r.list("devices", opt[0]) {
+		r.keep(1)
+		if r.devices[d] {
+			r.fail("device %d stands in two places", d)
+		}
+		r.devices[d] = true
 		rank.Devices = append(rank.Devices, int(d))
 	}
 	rank.Stage = int(r.value("stage", opt[1], math.MaxInt32))

@@ -1,6 +1,10 @@
 package native
 
-import "smartswap/workloads"
+import (
+	"fmt"
+
+	"smartswap/workloads"
+)
 
 // Trace is a recorded workload: programs that were made before. What follows
 // the last recorded iteration repeats it. It is immutable and may serve many
@@ -40,8 +44,11 @@ func (t *Trace) Names() *workloads.Names { return t.names }
 func (t *Trace) Iterations() int { return len(t.programs[0]) }
 
 // Program is what rank r runs in iteration i >= 0; the last recorded iteration
-// repeats. The error is always nil.
+// repeats. A rank or iteration that does not exist is an error.
 func (t *Trace) Program(r, i int) (*workloads.Program, error) {
+	if r < 0 || r >= len(t.programs) || i < 0 {
+		return nil, fmt.Errorf("%s: rank %d, iteration %d; allowed: ranks below %d, iterations from 0", t.name, r, i, len(t.programs))
+	}
 	p := t.programs[r]
 	return p[min(i, len(p)-1)], nil
 }

@@ -28,7 +28,7 @@ func Write(w io.Writer, work workloads.Workload, n int) error {
 	}
 	out := &writer{
 		w: bufio.NewWriter(w), names: work.Names(), ranks: len(work.Ranks()),
-		types: make(map[workloads.Storage]int),
+		types: make(map[workloads.Storage]int), devices: make(map[int]bool),
 	}
 	out.line(magic)
 	out.line("workload ", quoted(work.Name()))
@@ -57,6 +57,8 @@ type writer struct {
 	types map[workloads.Storage]int // those written so far
 	buf   []byte                    // the line being made
 	err   error                     // a line that would not be read back
+
+	devices map[int]bool // of the ranks written so far
 }
 
 // line writes a line of parts that are strung together.
@@ -78,6 +80,12 @@ func quoted(name string) string {
 func (w *writer) rank(work workloads.Workload, r int, rank workloads.Rank, n int) error {
 	if len(rank.Devices) == 0 || slices.Min(rank.Devices) < 0 || rank.Stage < 0 {
 		return fmt.Errorf("devices %v, stage %d; allowed: at least one device, nothing negative", rank.Devices, rank.Stage)
+	}
+	for _, d := range rank.Devices {
+		if w.devices[d] {
+			return fmt.Errorf("device %d stands in two places", d)
+		}
+		w.devices[d] = true
 	}
 	w.line("")
 	w.line("rank devices=", joined(rank.Devices), " stage=", strconv.Itoa(rank.Stage))

@@ -18,6 +18,7 @@ import (
 	"smartswap/sim"
 	"smartswap/workloads"
 	"smartswap/workloads/trace"
+	"smartswap/workloads/workloadstest"
 )
 
 var regen = flag.Bool("regen", false, "write golden files anew")
@@ -454,4 +455,11 @@ func TestAllRealFiles(t *testing.T) {
 			t.Errorf("%s: peak %s, want %s", path, peak, f[8])
 		}
 	}
+}
+
+func TestConforms(t *testing.T) {
+	workloadstest.Conformance(t, 2, func() workloads.Workload {
+		w, _ := open(t, small, trace.Options{})
+		return w
+	})
 }
