@@ -69,21 +69,28 @@ func (c *caching) Malloc(size sim.Bytes, s Stream) (Block, error) {
 	return c.hand(b, size), nil
 }
 
-// find takes the best fit out of its free list. Only that one candidate counts
-// ("get_free_block"): an oversize block is kept for oversize requests, and not
-// wasted on one much smaller.
+// find takes the best fit out of its free list ("get_free_block").
 func (c *caching) find(rounded sim.Bytes, s Stream) Block {
 	p := c.pool(rounded)
 	p.searches++
-	t := p.tree(s)
-	b := t.atLeast(c.blocks, rounded)
+	b := c.bestFit(rounded, s)
+	if b != NoBlock {
+		p.tree(s).remove(c.blocks, b)
+	}
+	return b
+}
+
+// bestFit is the smallest block that the request fits in, at the lowest
+// address. Only that one candidate counts: an oversize block is kept for
+// oversize requests, and not wasted on one much smaller.
+func (c *caching) bestFit(rounded sim.Bytes, s Stream) Block {
+	b := c.pool(rounded).tree(s).atLeast(c.blocks, rounded)
 	if b == NoBlock {
 		return NoBlock
 	}
 	if size := c.blocks[b].size; size >= c.maxSplit && (rounded < c.maxSplit || size >= rounded+c.nonSplit) {
 		return NoBlock
 	}
-	t.remove(c.blocks, b)
 	return b
 }
 

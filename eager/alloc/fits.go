@@ -7,7 +7,9 @@ import "smartswap/sim"
 type Fitter interface {
 	// Fits tells whether Malloc(size, s) would succeed from the cache, or
 	// with one new segment, without giving cached memory back and without
-	// waiting for deferred frees. It changes nothing. O(log free blocks).
+	// waiting for deferred frees. It changes nothing: deferred frees that
+	// are over but not yet noticed do not count, and what a garbage
+	// collection would give back first is not foreseen. O(log free blocks).
 	Fits(size sim.Bytes, s Stream) bool
 }
 
@@ -17,12 +19,8 @@ func (c *caching) Fits(size sim.Bytes, s Stream) bool {
 		return false
 	}
 	rounded := c.round(size)
-	b := c.pool(rounded).tree(s).atLeast(c.blocks, rounded)
-	if b != NoBlock {
-		n := c.blocks[b].size
-		if n < c.maxSplit || (rounded >= c.maxSplit && n < rounded+c.nonSplit) {
-			return true
-		}
+	if c.bestFit(rounded, s) != NoBlock {
+		return true
 	}
 	return sim.Bytes(c.stats.Reserved.Current)+c.segment(rounded) <= c.room
 }

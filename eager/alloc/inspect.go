@@ -85,7 +85,7 @@ type Inspector interface {
 	Observe(f func(Trace))
 }
 
-// Both allocators are all three.
+// Both allocators are all of these.
 var (
 	_ inspectable = (*caching)(nil)
 	_ inspectable = (*bytesOnly)(nil)
@@ -95,6 +95,7 @@ type inspectable interface {
 	Allocator
 	Reclaimer
 	Inspector
+	Fitter
 }
 
 // Observe implements Inspector.

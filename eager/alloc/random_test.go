@@ -135,7 +135,16 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 		switch {
 		case op < 9 || len(live) == 0:
 			size, on := randomSize(s), Stream(s.below(modelStreams))
+			foreseen := settled(a)
+			fits := a.Fits(size, on)
+			before := a.Stats()
 			b, err := a.Malloc(size, on)
+			if after := a.Stats(); foreseen {
+				easy := err == nil && after.Retries == before.Retries && after.DriverFrees == before.DriverFrees
+				if fits != easy {
+					t.Fatalf("step %d: malloc %d on %d: Fits says %v, Malloc found %v", step, size, on, fits, easy)
+				}
+			}
 			mb, moom := m.malloc(int64(size), on)
 			var oom *OOM
 			if errors.As(err, &oom) {
@@ -276,6 +285,17 @@ func TestAgainstModel(t *testing.T) {
 	if ooms*50 < *operations || reuses*20 < *operations {
 		t.Errorf("of %d operations %d ran out of memory and %d reused an address: too few", *operations, ooms, reuses)
 	}
+}
+
+// settled tells whether Fits foresees all that Malloc will do.
+func settled(a inspectable) bool {
+	switch c := a.(type) {
+	case *caching:
+		return c.outstanding == 0 && !c.collects
+	case *bytesOnly:
+		return c.outstanding == 0
+	}
+	return false
 }
 
 // sameSegments compares all but the ids of blocks, which the model has not.
