@@ -14,8 +14,8 @@ type model struct {
 // pending, many at one instant, and often goes on at the same instant.
 var models = [...]model{
 	// The hold model of the literature on event queues: a steady queue and
-	// random delays (Jones, "An empirical comparison of priority-queue and
-	// event-set implementations", 1986).
+	// random delays ("An empirical comparison of priority-queue and
+	// event-set implementations", Communications of the ACM, April 1986).
 	{name: "hold/16", actors: 16, least: 1, spread: 1<<20 - 1},
 	{name: "hold/1024", actors: 1024, least: 1, spread: 1<<20 - 1},
 	{name: "hold/65536", actors: 65536, least: 1, spread: 1<<20 - 1},
@@ -33,7 +33,7 @@ type load struct {
 	model
 	left  int    // events still to be scheduled
 	fired int    // events of actors handled
-	rng   uint64 // xorshift64 (Marsaglia 2003)
+	rng   uint64 // xorshift64 ("Xorshift RNGs", 2003)
 }
 
 // begin prepares a batch of n events.

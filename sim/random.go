@@ -1,6 +1,10 @@
 package sim
 
-import "math"
+import (
+	"hash/fnv"
+	"io"
+	"math"
+)
 
 // Stream is a source of keyed random numbers: a value is a pure function of
 // the run's seed, the stream's name, and the rank, iteration and operator it is
@@ -12,13 +16,9 @@ type Stream struct{ base uint64 }
 // NewStream returns the stream of that name for a run's seed. Streams of
 // different names or seeds are independent.
 func NewStream(seed uint64, name string) Stream {
-	// FNV-1a, 64 bit, over the name; then the seed (Fowler, Noll, Vo;
-	// constants from RFC 9923 section 5).
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 0x100000001b3
-	}
-	return Stream{mix(mix(h) ^ seed)}
+	h := fnv.New64a()
+	io.WriteString(h, name) // a hash returns no error
+	return Stream{mix(mix(h.Sum64()) ^ seed)}
 }
 
 // Uint64 is uniform over all 64-bit values.
@@ -40,9 +40,9 @@ func (s Stream) Bernoulli(rank, iteration int, op int64, p float64) bool {
 	return s.Float64(rank, iteration, op) < p
 }
 
-// Normal has mean 0 and variance 1, by the polar form of Box and Muller ("A
-// note on the generation of random normal deviates", 1958), which needs two
-// uniform values and no rejection: one key, one value.
+// Normal has mean 0 and variance 1. The Box-Muller transform ("A note on the
+// generation of random normal deviates", Annals of Mathematical Statistics
+// 1958) needs two uniform values and rejects none: one key, one value.
 func (s Stream) Normal(rank, iteration int, op int64) float64 {
 	h := s.Uint64(rank, iteration, op)
 	radius := math.Sqrt(-2 * math.Log(1-unit(h)))
@@ -58,10 +58,10 @@ func (s Stream) LogNormal(rank, iteration int, op int64, sigma float64) float64 
 // unit maps the upper 53 bits of h to [0, 1).
 func unit(h uint64) float64 { return float64(h>>11) / (1 << 53) }
 
-// mix is the step and finalizer of SplitMix64 (Steele, Lea, Flood, "Fast
-// splittable pseudorandom number generators", OOPSLA 2014; constants from the
-// public-domain splitmix64.c): a bijection in which every input bit changes
-// every output bit with probability one half.
+// mix is the step and finalizer of SplitMix64 ("Fast splittable pseudorandom
+// number generators", OOPSLA 2014; constants from the public-domain
+// splitmix64.c): a bijection in which every input bit changes every output bit
+// with probability near one half.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -35,7 +35,7 @@ type FlowSpec struct {
 // without lowering that of another which has less. So a flow runs at its cap,
 // or it has a bottleneck: a resource on its path that is fully used and on which
 // no flow has a higher rate over weight. Progressive filling finds these rates
-// (Bertsekas and Gallager, "Data networks", 2nd ed., section 6.5.2).
+// ("Data Networks", 2nd edition, section 6.5.2).
 //
 // # Rounding
 //
