@@ -12,13 +12,22 @@ type SaveRule string
 
 // Save rules.
 const (
-	// Minimal keeps what published formulas count: no operator keeps a tensor
-	// that another saved one already holds. Gated feed-forward parts compute
-	// the activation and the product as two operators, so that gate, up,
-	// activation and product are all kept (8 FFN bytes per token).
+	// Minimal keeps what published formulas count: inputs of norms and
+	// projections, what attention reads and writes, one number per row of
+	// statistics, dropout masks. Queries and keys are kept rotated only.
+	// Gated feed-forward parts compute the activation and the product as two
+	// operators, so that gate, up, activation and product are all kept: 12h +
+	// 4kv + 8f bytes per token and layer. For GPT it is 34h, of which 5as
+	// more when attention is unfused (arXiv 2205.05198, tables 2 and 3).
 	Minimal SaveRule = "minimal"
-	// Eager keeps what the Ascend PyTorch stack was measured to keep: see
-	// the comment of splitHeads and attention in layer.go.
+	// Eager keeps what the Ascend PyTorch stack was seen to keep in a profile
+	// of Qwen3-0.6B. Against Minimal it has more around attention, where
+	// views keep the fused projection alive (see splitHeads), queries exist
+	// before and after rotation and statistics are 64 bytes per head and
+	// token; and less in the feed-forward part, where the fused SwiGLU keeps
+	// its input and its result, 6f. Whether it is more in all depends on the
+	// model: 38.6h against 37.5h for Llama-2 7B, less with wide feed-forward
+	// parts and few key-value heads.
 	Eager SaveRule = "eager"
 )
 

@@ -79,6 +79,9 @@ func (d *decoder) Name() string {
 			fmt.Fprintf(&s, "%d", r.N)
 		}
 	}
+	if c.Unfold {
+		s.WriteString("/unfolded")
+	}
 	return s.String()
 }
 

@@ -254,6 +254,32 @@ func TestSavedEager(t *testing.T) {
 	}
 }
 
+// The job of that profile as a whole: pipeline 2, data parallel 2, two
+// micro-batches, first stage. Before and after the step 4,304.957 MiB are
+// allocated, at the peak 10,282.749 (memory_record.csv). Nothing was fitted to
+// either number.
+func TestMeasuredJob(t *testing.T) {
+	w := makeWorkload(t, workloads.Config{Model: model(t, "qwen3-0.6b"), PP: 2, DP: 2, GlobalBatch: 4, SaveRule: workloads.Eager})
+	p := program(t, w, 0, 0)
+	residents := sim.Bytes(0)
+	for _, s := range w.Ranks()[0].Residents {
+		residents += s.Bytes
+	}
+	for _, c := range []struct {
+		what          string
+		got, measured float64
+	}{
+		{"residents", float64(residents), 4304.957},
+		{"peak", float64(workloads.PeakLive(p, 512)), 10282.749},
+	} {
+		got := c.got / float64(sim.MiB)
+		t.Logf("%s: %.1f MiB, measured %.1f (%+.2f %%)", c.what, got, c.measured, 100*(got/c.measured-1))
+		if math.Abs(got/c.measured-1) > 0.01 {
+			t.Errorf("%s of %.1f MiB, measured %.1f, want within 1 %%", c.what, got, c.measured)
+		}
+	}
+}
+
 // The multiset of one layer's saved tensors is what the profile lists: two
 // hidden states and two norm outputs of 8 MiB, the fused projection 32, queries
 // before and after rotation 16, keys and values 8, the result 16, gate and up 48,

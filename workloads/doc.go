@@ -13,7 +13,24 @@
 //
 // # Where to start reading
 //
-//	program.go   Program, Instr, Storage, Kernel: the instruction stream
-//	builder.go   Builder: how a generator writes a Program
-//	workload.go  Workload, Rank, Layout
+//	program.go    Program, Instr, Storage, Kernel: the instruction stream
+//	builder.go    Builder: how a generator writes a Program
+//	validate.go   Validate: what makes a Program well formed
+//	workload.go   Workload, Rank
+//	bound.go      PeakLive, Total: cheap bounds of a run
+//
+// The generator of decoder transformers, from the outside in:
+//
+//	model.go      Model and the table of known ones
+//	config.go     Config: layout, save rule, recomputation, and what is possible
+//	decoder.go    New; what is resident on a pipeline stage
+//	variation.go  Process: what makes iterations differ
+//	generate.go   one iteration: micro-batches, blocks, recomputation
+//	schedule.go   the 1F1B order of a stage
+//	head.go layer.go attention.go  operators forward and backward, and what they keep
+//	parallel.go   collectives and transfers
+//	optimizer.go  after the last backward
+//	work.go       kernels from shapes
+//
+// workloadstest checks what every Workload promises.
 package workloads

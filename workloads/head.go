@@ -106,7 +106,7 @@ func (g *generator) headBackward(u int, batch StorageID, s *headSaved) (dx Stora
 	d := g.tensorOf(Logits, lGradient, BF16, g.tokens, vocab)
 	g.op(oCast, moving(hw.Cast, elements, 6), In(s.softmax), Out(d))
 	g.b.Drop(s.softmax)
-	dn := g.columnBackward(u, pHead, none32, d, s.in, vocab)
+	dn := g.columnBackward(u, pHead, noBias, d, s.in, vocab)
 	g.b.Drop(d)
 	dx = g.normBackward(u, pFinalNorm, dn, s.norm, g.local, g.m.Hidden)
 	g.b.Drop(dn)

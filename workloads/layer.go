@@ -165,7 +165,8 @@ func (g *generator) normBackward(u int, weight NameID, dy StorageID, s normSaved
 // Projections. A bias is part of the product's epilogue, except after a
 // row-parallel product, where residual adds it once the sum is complete.
 
-const none32 NameID = -1
+// noBias stands for the bias of a projection that never has one.
+const noBias NameID = -1
 
 // has tells whether unit u has parameter name.
 func (g *generator) has(u int, name NameID) bool {

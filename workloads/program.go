@@ -201,7 +201,8 @@ const (
 // and never comes back. A resident holds one reference from before the program
 // to after it, so its count is one again at the end. A program drops a storage
 // that another lane than Compute has used only after Compute waited for that
-// use: memory may then be reused in the order of the compute stream.
+// use: memory may then be reused in the order of the compute stream
+// (workloadstest.Races checks it).
 type Program struct {
 	Instrs   []Instr
 	Args     []Arg
