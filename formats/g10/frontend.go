@@ -18,8 +18,8 @@ const MaxBatch = 1 << 20
 // elemBytes: every tensor of the origin holds 32-bit floats, indices too.
 const elemBytes = 4
 
-// operators lists what the front end knows: how many inputs, and the name that
-// kernels carry.
+// operator says how many inputs an operator of the text has, and the name that
+// its kernels carry; 0 inputs if the front end does not know it.
 func operator(op string) (inputs int, kernel string) {
 	switch op {
 	case "Add", "Subtract", "Multiply", "Divide", "Power", "BatchMatMul", "GatherV2":

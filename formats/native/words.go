@@ -73,7 +73,7 @@ func split(line string) ([]string, bool) {
 		}
 		if line[0] == '"' {
 			quoted, err := strconv.QuotedPrefix(line)
-			if err != nil || len(quoted) < len(line) && line[len(quoted)] != ' ' {
+			if err != nil || len(quoted) < len(line) && line[len(quoted)] != ' ' && line[len(quoted)] != '\t' {
 				return nil, false
 			}
 			end = len(quoted)

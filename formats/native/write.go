@@ -51,14 +51,13 @@ func Write(w io.Writer, work workloads.Workload, n int) error {
 
 // writer is a file being written.
 type writer struct {
-	w     *bufio.Writer
-	names *workloads.Names
-	ranks int
-	types map[workloads.Storage]int // those written so far
-	buf   []byte                    // the line being made
-	err   error                     // a line that would not be read back
-
-	devices map[int]bool // of the ranks written so far
+	w       *bufio.Writer
+	names   *workloads.Names
+	ranks   int
+	devices map[int]bool              // of the ranks written so far
+	types   map[workloads.Storage]int // those written so far
+	buf     []byte                    // the line being made
+	err     error                     // a line that would not be read back
 }
 
 // line writes a line of parts that are strung together.
