@@ -47,12 +47,7 @@ func Run(cfg Config) (*Report, error) {
 		return nil, err
 	}
 	for _, r := range j.ranks {
-		if err := r.start(); err != nil {
-			return nil, err
-		}
-		if j.oom != nil {
-			return j.report(), nil
-		}
+		r.start()
 	}
 	if err := j.eng.Run(); err != nil {
 		return nil, fmt.Errorf("run of %s: %w", cfg.Workload.Name(), err)
@@ -151,26 +146,15 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	return r, nil
 }
 
-// start allocates the residents and schedules the dispatching thread.
-func (r *rank) start() error {
+// start declares the residents and schedules the dispatching thread, which
+// allocates them first.
+func (r *rank) start() {
 	d := &r.job.cfg.Workload.Ranks()[r.index]
 	for i := range d.Residents {
-		s := r.newStorage(&d.Residents[i])
-		b, err := r.mem.Malloc(s.Bytes, 0)
-		if err != nil {
-			r.outOfMemory(err.(*alloc.OOM))
-			return nil
-		}
-		r.x.Place(s, b)
-		if r.check != nil {
-			r.check.Resident(s)
-		}
-		r.storages = append(r.storages, s)
+		r.storages = append(r.storages, r.newStorage(&d.Residents[i]))
 	}
-	r.mem.TakeCosts()
-	r.startIteration()
+	r.phase = atBirth
 	r.eng.At(0, sim.PrioHost, r.self, hostWake)
-	return nil
 }
 
 // prepare works out the commands of a program's kernels, once.

@@ -19,7 +19,8 @@ import (
 type phase uint8
 
 const (
-	atNext   phase = iota // take the next instruction
+	atBirth  phase = iota // allocate the residents
+	atNext                // take the next instruction
 	atArgs                // bring arguments to the device, allocate outputs
 	atLaunch              // host time is paid: issue the kernel
 	atPost                // record, match, stage tasks
@@ -186,6 +187,8 @@ func (r *rank) run() {
 			r.x.Finish()
 		}
 		switch r.phase {
+		case atBirth:
+			r.bear()
 		case atNext:
 			r.take()
 		case atArgs:
@@ -203,6 +206,29 @@ func (r *rank) run() {
 			return
 		}
 	}
+}
+
+// bear allocates the residents in order, as model and optimizer construction
+// do, and starts the first iteration. Policies see each as the argument of one
+// operator, numbered -1. Construction is not timed.
+func (r *rank) bear() {
+	for ; r.next < r.residents; r.next++ {
+		s := r.storages[r.next]
+		b, v := r.allocate(s.Bytes, true)
+		if v != granted {
+			return
+		}
+		r.x.Place(s, b)
+		if r.check != nil {
+			r.check.Resident(s)
+		}
+		if r.needs.Events.Has(policies.AfterOp) {
+			r.handles = append(r.handles[:0], s.Handle)
+			r.tell(policies.Event{Kind: policies.AfterOp, Op: policies.OpView{Index: -1, Name: r.names.ID(int32(r.job.cfg.Workload.Names().Len()), "construction"), Args: r.handles}})
+		}
+	}
+	r.cost = 0
+	r.startIteration()
 }
 
 // take executes instructions up to the next operator.
@@ -651,7 +677,7 @@ func (r *rank) storageName(s *swap.Storage) string {
 // opName is the operator being dispatched, for messages.
 func (r *rank) opName() string {
 	if r.prog == nil {
-		return "residents"
+		return "construction"
 	}
 	if r.pc < len(r.prog.Instrs) && r.prog.Instrs[r.pc].Kind == workloads.Op {
 		return r.prog.Names.String(r.prog.Instrs[r.pc].Name)
