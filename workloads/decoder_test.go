@@ -449,7 +449,7 @@ func TestPipelineInFlight(t *testing.T) {
 			w := makeWorkload(t, workloads.Config{Model: m, PP: stages, GlobalBatch: micros})
 			for r := range w.Ranks() {
 				inFlight, most := 0, 0
-				forward := 0
+				forward, backward := 0, 0
 				for _, in := range program(t, w, r, 0).Instrs {
 					switch {
 					case in.Kind == workloads.Mark && in.Mark == workloads.MarkForwardBegin:
@@ -458,6 +458,10 @@ func TestPipelineInFlight(t *testing.T) {
 						}
 						inFlight++
 						most = max(most, inFlight)
+					case in.Kind == workloads.Mark && in.Mark == workloads.MarkBackwardBegin:
+						if backward++; int(in.A) != backward {
+							t.Errorf("stage %d: backward %d is numbered %d", r, backward, in.A)
+						}
 					case in.Kind == workloads.Mark && in.Mark == workloads.MarkBackwardEnd:
 						inFlight--
 					}

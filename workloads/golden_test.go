@@ -69,6 +69,7 @@ func TestListings(t *testing.T) {
 		"llama-eager":  {Model: one(workloads.Llama), SaveRule: workloads.Eager},
 		"llama-tp2-sp": {Model: one(workloads.Llama), TP: 2, SequenceParallel: true, Recompute: workloads.Recompute{Kind: workloads.FullUniform}},
 		"gpt-unfused":  {Model: one(workloads.GPT), Attention: workloads.Unfused, Recompute: workloads.Recompute{Kind: workloads.Selective}},
+		"llama-dp2":    {Model: one(workloads.Llama), DP: 2, Recompute: workloads.Recompute{Kind: workloads.ActivationFunction}},
 		"llama-zero3":  {Model: one(workloads.Llama), DP: 2, ZeRO: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
