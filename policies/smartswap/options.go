@@ -75,7 +75,9 @@ type Options struct {
 	// so that one round can book a stage several times over.
 	Recheck bool
 	// RejectUseless: a swap whose device block would be released at or after
-	// its swap-in, so that it frees nothing, is planned around. Shipped: kept.
+	// its swap-in, so that it frees nothing, is planned around; if the target
+	// cannot be reached without, its block is released one stage before.
+	// Shipped: kept as it is.
 	RejectUseless bool
 	// CountAllOps: a stage of k operators has the time of k. Shipped: of
 	// k-1, since a stage starts at the end of its first operator.

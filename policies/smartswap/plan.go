@@ -1,6 +1,7 @@
 package smartswap
 
 import (
+	"cmp"
 	"slices"
 
 	"smartswap/policies"
@@ -44,9 +45,8 @@ func (s *Schedule) Bytes() sim.Bytes {
 	return n
 }
 
-// maxRetries bounds how often a schedule is made again around swaps that turn
-// out to be useless; whatever is useless after that is dropped.
-const maxRetries = 4
+// retries bounds how often a schedule is made again around useless swaps.
+const retries = 3
 
 // Generate is the goal-driven planner: cut the profile into logical layers,
 // find where memory is above the target, and choose tensors to swap under an
@@ -54,13 +54,7 @@ const maxRetries = 4
 // It fails on a profile in which a stage comes twice.
 func Generate(in Input, o *Options) (*Schedule, error) {
 	obs := in.Profile
-	layers := o.Layers
-	if layers == 0 {
-		layers = obs.Layers
-	}
-	if layers == 0 {
-		layers = o.UnknownLayers
-	}
+	layers := cmp.Or(o.Layers, obs.Layers, o.UnknownLayers)
 	g, err := newGrid(obs, layers)
 	if err != nil {
 		return nil, err
@@ -73,53 +67,100 @@ func Generate(in Input, o *Options) (*Schedule, error) {
 	if len(m.ops) == 0 {
 		return s, nil
 	}
-	states := g.states(in.States, o)
-	ranked := g.candidates(obs, o)
-	g.rank(ranked, &m, in.Weight)
-	useless := make(map[profilers.Tensor]bool)
-	for retry := 0; ; retry++ {
-		sel := &selector{
-			grid: g, memory: &m, options: o,
-			times: newStageTimes(g, in.Duration, o.CountAllOps),
-			all:   slices.Concat(ranked, states),
-			fates: make([]fate, len(ranked)+len(states)),
-			needs: newNeeds(m.need),
-		}
-		for i := range sel.all {
-			if useless[sel.all[i].Tensor] {
-				sel.fates[i] = excluded
-			}
-		}
-		for i := range states {
-			sel.force(int32(len(ranked) + i))
-		}
-		s.Reached = sel.run()
-		s.Rounds = sel.rounds
-		chosen := make([]*Candidate, len(sel.chosen))
-		for i, k := range sel.chosen {
-			chosen[i] = &sel.all[k]
-		}
-		g.release(chosen, sel.times, o)
-		slices.SortStableFunc(chosen, inOrder)
-		found := len(useless)
-		s.Swaps = s.Swaps[:0]
-		for _, c := range chosen {
-			if o.RejectUseless && c.free >= c.inAt && c.Tensor >= 0 {
-				useless[c.Tensor] = true
-				continue
-			}
-			c.name(g.stages)
-			s.Swaps = append(s.Swaps, *c)
-		}
-		if len(useless) == found {
-			return s, nil
-		}
-		if retry == maxRetries {
-			s.Reached = false
-			return s, nil
+	candidates := g.candidates(obs, o)
+	g.rank(candidates, &m, in.Weight)
+	pool := pool{grid: g, memory: &m, options: o, duration: in.Duration,
+		ranked: candidates, states: g.states(in.States, o)}
+	best := pool.attempt(nil)
+	if o.RejectUseless {
+		best = pool.improve(best)
+	}
+	slices.SortStableFunc(best.chosen, inOrder)
+	for _, c := range best.chosen {
+		c.name(g.stages)
+		s.Swaps = append(s.Swaps, *c)
+	}
+	s.Rounds, s.Reached = best.rounds, best.short == 0
+	return s, nil
+}
+
+// pool is what a schedule can be made from.
+type pool struct {
+	grid     *grid
+	memory   *memory
+	options  *Options
+	duration sim.Time
+	ranked   []Candidate // best first
+	states   []Candidate // to be chosen whatever comes
+}
+
+// attempt is one way to choose from a pool.
+type attempt struct {
+	chosen []*Candidate
+	short  sim.Bytes // greatest need left; 0 = target reached
+	rounds int
+}
+
+// attempt chooses without the tensors in without.
+func (p *pool) attempt(without map[profilers.Tensor]bool) attempt {
+	all := slices.Concat(p.ranked, p.states)
+	s := &selector{
+		grid: p.grid, memory: p.memory, options: p.options,
+		times: newStageTimes(p.grid, p.duration, p.options.CountAllOps),
+		all:   all, fates: make([]fate, len(all)), needs: newNeeds(p.memory.need),
+	}
+	for i := range all {
+		if without[all[i].Tensor] {
+			s.fates[i] = excluded
 		}
 	}
+	for i := len(p.ranked); i < len(all); i++ {
+		s.force(int32(i))
+	}
+	s.run()
+	_, short := s.needs.greatest()
+	a := attempt{short: max(0, short), rounds: s.rounds}
+	for _, i := range s.chosen {
+		a.chosen = append(a.chosen, &all[i])
+	}
+	p.grid.release(a.chosen, s.times, p.options)
+	return a
 }
+
+// improve plans around useless swaps, as long as that does not miss the target
+// by more. Swaps that stay although they are useless by the planner's account
+// are what the target asks for and the link does not give: they are released
+// in the last stage before they come back, where the device will have to wait.
+func (p *pool) improve(best attempt) attempt {
+	without := make(map[profilers.Tensor]bool)
+	for range retries {
+		found := len(without)
+		for _, c := range best.chosen {
+			if c.useless() && c.Tensor >= 0 {
+				without[c.Tensor] = true
+			}
+		}
+		if len(without) == found {
+			break
+		}
+		next := p.attempt(without)
+		if next.short > best.short {
+			break
+		}
+		best = next
+	}
+	best.chosen = slices.DeleteFunc(best.chosen, func(c *Candidate) bool { return c.inAt-c.out < 2 })
+	for _, c := range best.chosen {
+		if c.useless() {
+			c.free = c.inAt - 1
+		}
+	}
+	return best
+}
+
+// useless tells whether the device block is released only when the tensor is
+// on its way back.
+func (c *Candidate) useless() bool { return c.free >= c.inAt }
 
 // name fills in the stages that selection worked out as indices.
 func (c *Candidate) name(stages []profilers.Stage) {

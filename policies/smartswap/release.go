@@ -32,10 +32,11 @@ func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options) {
 		}
 		return otherwise
 	}
-	var before sim.Time // backlog of the stage before
-	t.backlog(func(stage int32, left sim.Time) {
-		clock := t.start[stage] - min(0, before)
-		before = left
+	for stage := range n {
+		clock := t.start[stage]
+		if stage > 0 {
+			clock -= min(0, t.backlog(stage-1))
+		}
 		slices.SortStableFunc(work[stage], func(a, b copyOf) int { return inOrder(a.c, b.c) })
 		for _, w := range work[stage] {
 			clock += transfer(w.c.Bytes, o.Bandwidth)
@@ -45,7 +46,7 @@ func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options) {
 				w.c.inFree = after(clock, o.InFreeDelay, min(w.c.inAt+1, n-1))
 			}
 		}
-	})
+	}
 }
 
 // inOrder is the order of a plan: by operator of swap-out, larger first.

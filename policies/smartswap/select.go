@@ -106,19 +106,20 @@ func (s *selector) delays(c *Candidate) bool {
 // which has room after all the backlog, if there is one.
 func (s *selector) book(c *Candidate) {
 	t := s.transfer(c)
-	s.times.left[c.out] -= t
+	s.times.take(c.out, t)
 	if c.chunked {
 		return // moves inside the optimizer phase, which the grid does not time
 	}
 	c.inAt = c.in - 1
 	if c.Delayed {
-		s.times.backlog(func(stage int32, left sim.Time) {
-			if stage > c.out && stage < c.in && left > t {
+		for stage := c.in - 1; stage > c.out; stage-- {
+			if s.times.backlog(stage) > t {
 				c.inAt = stage
+				break
 			}
-		})
+		}
 	}
-	s.times.left[c.inAt] -= t
+	s.times.take(c.inAt, t)
 }
 
 // relieve reduces the needs that c covers, now that it is known where it comes

@@ -12,6 +12,9 @@ import (
 type stageTimes struct {
 	start, end []sim.Time // by stage
 	left       []sim.Time // what copies may still take of the stage; negative = debt
+
+	sums  []sim.Time // see backlog; up to date before fresh
+	fresh int32
 }
 
 // newStageTimes spreads duration over the operators of g. A stage starts when
@@ -19,7 +22,7 @@ type stageTimes struct {
 func newStageTimes(g *grid, duration sim.Time, all bool) *stageTimes {
 	n := len(g.of)
 	ends := func(op int32) sim.Time { return mulDiv(uint64(op+1), uint64(duration), uint64(n)) }
-	t := &stageTimes{}
+	t := &stageTimes{sums: make([]sim.Time, len(g.stages))}
 	for s := range g.stages {
 		begin := g.first[s]
 		if all {
@@ -53,12 +56,22 @@ func mulDiv(a, b, c uint64) sim.Time {
 	return sim.Time(min(q, uint64(sim.Forever)))
 }
 
-// backlog calls f with each stage and the time left in it after the copies of
-// the stages before: debt is carried forward, slack is not.
-func (t *stageTimes) backlog(f func(stage int32, left sim.Time)) {
-	var sum sim.Time
-	for s, left := range t.left {
-		sum = min(0, sum) + left
-		f(int32(s), sum)
+// take books d of a stage's time.
+func (t *stageTimes) take(stage int32, d sim.Time) {
+	t.left[stage] -= d
+	t.fresh = min(t.fresh, stage)
+}
+
+// backlog is the time left in a stage after the copies of all stages up to it:
+// debt is carried forward, slack is not. Sums are kept until a booking changes
+// them.
+func (t *stageTimes) backlog(stage int32) sim.Time {
+	for ; t.fresh <= stage; t.fresh++ {
+		var debt sim.Time
+		if t.fresh > 0 {
+			debt = min(0, t.sums[t.fresh-1])
+		}
+		t.sums[t.fresh] = debt + t.left[t.fresh]
 	}
+	return t.sums[stage]
 }
