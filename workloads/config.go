@@ -17,8 +17,8 @@ const (
 	// statistics, dropout masks. Queries and keys are kept rotated only.
 	// Gated feed-forward parts compute the activation and the product as two
 	// operators, so that gate, up, activation and product are all kept: 12h +
-	// 4kv + 8f bytes per token and layer. For GPT it is 34h, of which 5as
-	// more when attention is unfused (arXiv 2205.05198, tables 2 and 3).
+	// 4kv + 8f bytes per token and layer. For GPT it is 34h, and 5as more
+	// when attention is unfused (arXiv 2205.05198, tables 2 and 3).
 	Minimal SaveRule = "minimal"
 	// Eager keeps what the Ascend PyTorch stack was seen to keep in a profile
 	// of Qwen3-0.6B. Against Minimal it has more around attention, where

@@ -23,7 +23,8 @@
 //
 //	model.go      Model and the table of known ones
 //	config.go     Config: layout, save rule, recomputation, and what is possible
-//	decoder.go    New; what is resident on a pipeline stage
+//	decoder.go    New: the job, its ranks and its programs
+//	stage.go      what is resident on a pipeline stage
 //	variation.go  Process: what makes iterations differ
 //	generate.go   one iteration: micro-batches, blocks, recomputation
 //	schedule.go   the 1F1B order of a stage
