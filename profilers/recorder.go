@@ -9,7 +9,7 @@ import "smartswap/sim"
 //	r := NewRecorder(names, layers)
 //	r.Begin(iteration, profiler)
 //	r.Op(rec, args)        // after each operator; charge r.OpCost(len(args))
-//	r.Swap(rec)            // at each transfer
+//	r.Swap(rec)            // at each transfer, after the operator it follows
 //	obs := r.End(duration, oom) // charge r.EndCost() before
 //
 // The zero Profiler, nil, records nothing.
@@ -19,6 +19,7 @@ type Recorder struct {
 	fields Fields
 	costs  Costs
 	obs    Observation
+	last   int64 // id of the last operator, of this or an earlier iteration
 
 	// Sizes of the last observation handed out: the next one is likely to
 	// need as much.
@@ -61,6 +62,7 @@ func (r *Recorder) EndCost() sim.Time { return r.costs.End(len(r.obs.Tensors)) }
 // It allocates only while the iteration is longer than any before.
 func (r *Recorder) Op(op OpRec, args []TensorRec) {
 	o := &r.obs
+	r.last = op.ID
 	if r.fields.Has(OpNames) {
 		o.Sequence = grow(o.Sequence, r.sequence)
 		o.Sequence = append(o.Sequence, op.Name)
@@ -99,9 +101,10 @@ func (r *Recorder) Timed(id int64, begin, span sim.Time) {
 	}
 }
 
-// Swap records a transfer.
+// Swap records a transfer after the last operator; OpID is set from that.
 func (r *Recorder) Swap(s SwapRec) {
 	if r.fields.Has(SwapRecords) {
+		s.OpID = r.last
 		r.obs.Swaps = append(grow(r.obs.Swaps, r.swaps), s)
 	}
 }

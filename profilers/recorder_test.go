@@ -18,8 +18,8 @@ func record(r *Recorder, iteration int, p Profiler) *Observation {
 	at := Stage{Phase: Forward, MicroBatch: 1, Layer: 1}
 	r.Op(OpRec{ID: 7, Name: 0, Stage: at, Active: 10}, []TensorRec{{Tensor: 1, Bytes: 5}, {Tensor: 1, Bytes: 5}})
 	r.Op(OpRec{ID: 8, Name: 1, Stage: at, Active: 20}, nil)
-	r.Swap(SwapRec{OpID: 8, Out: true, Bytes: 5, Src: 1, Dst: 2})
-	r.Swap(SwapRec{OpID: 8, Bytes: 5, Src: 2, Dst: 3})
+	r.Swap(SwapRec{Out: true, Bytes: 5, Src: 1, Dst: 2})
+	r.Swap(SwapRec{Bytes: 5, Src: 2, Dst: 3})
 	r.Op(OpRec{ID: 9, Name: 0, Stage: at, Active: 30}, []TensorRec{{Tensor: 3, Bytes: 5}})
 	r.Timed(8, 100, 50)
 	r.Timed(6, 100, 50)  // of the iteration before
@@ -124,7 +124,7 @@ func TestRenewal(t *testing.T) {
 			i := rapid.IntRange(0, storages-1).Draw(t, "storage")
 			if rapid.Bool().Draw(t, "swap") {
 				next++
-				r.Swap(SwapRec{OpID: int64(op), Src: now[i], Dst: next})
+				r.Swap(SwapRec{Src: now[i], Dst: next})
 				now[i] = next
 				continue
 			}

@@ -147,7 +147,7 @@ func (f *Fake) allocate(h policies.Handle) bool {
 	x.info.Evictable = x.info.Type != profilers.SharedMemory
 	f.nextID++
 	if x.info.OnHost {
-		f.recorder.Swap(profilers.SwapRec{OpID: f.ops - 1, Bytes: x.info.Bytes, Src: x.id, Dst: f.nextID})
+		f.recorder.Swap(profilers.SwapRec{Bytes: x.info.Bytes, Src: x.id, Dst: f.nextID})
 		f.host -= x.info.Bytes
 		x.info.OnHost = false
 	}
@@ -357,7 +357,7 @@ func (f *Fake) evict(x *tensor) {
 	f.used -= x.info.Block
 	f.nextID++
 	f.recorder.Swap(profilers.SwapRec{
-		OpID: f.ops - 1, Out: true, Bytes: x.info.Bytes, OOM: true, Src: x.id, Dst: f.nextID})
+		Out: true, Bytes: x.info.Bytes, OOM: true, Src: x.id, Dst: f.nextID})
 	x.id = f.nextID
 	x.info.OnDevice, x.info.OnHost, x.info.Evictable, x.info.Block = false, true, false, 0
 	f.evictions++

@@ -47,7 +47,7 @@ func observe(p profilers.Profiler) *profilers.Observation {
 	r.Begin(0, p)
 	r.Op(profilers.OpRec{ID: 1, Name: names.ID(0, "op"), Allocated: 1, Reserved: 1, Active: 1},
 		[]profilers.TensorRec{{Tensor: 1, Bytes: 1}})
-	r.Swap(profilers.SwapRec{OpID: 1, Bytes: 1, Src: 1, Dst: 2})
+	r.Swap(profilers.SwapRec{Bytes: 1, Src: 1, Dst: 2})
 	r.Timed(1, 5, 5)
 	return r.End(10, false)
 }
