@@ -77,9 +77,12 @@ type Workload struct {
 	ValidateEvery   int64   // iterations between validations; 0 = never
 	ValidateBatches int64   // forward-only batches per validation
 
-	Trace string // trace: path, relative to the experiment file
-	Times string // trace: measured kernel times that belong to it, if they stand in a file of their own
-	Batch int64  // trace: batch size of a network description
+	// Trace is the path of a trace, relative to the experiment file; the
+	// others help where it does not say everything: see trace.Options.
+	Trace        string
+	Network      string
+	Batch        int64
+	Net, Scratch string
 }
 
 // Strategy is a way to make a job fit, with the choices it may make.
@@ -220,8 +223,10 @@ func (w *Workload) fields() []field {
 		{key: "validate_every", set: integer(&w.ValidateEvery, 0, maxIterations)},
 		{key: "validate_batches", set: integer(&w.ValidateBatches, 0, maxBatch)},
 		{key: "trace", set: text(&w.Trace)},
-		{key: "times", set: text(&w.Times)},
+		{key: "network", set: text(&w.Network)},
 		{key: "batch", set: integer(&w.Batch, 1, maxBatch)},
+		{key: "net", set: text(&w.Net)},
+		{key: "scratch", set: text(&w.Scratch)},
 	}
 }
 

@@ -182,7 +182,7 @@ func prepare(cmd *command, r Runner) (*experiment, error) {
 		e.name += "-quick"
 	}
 	e.folder = filepath.Join(cmd.out, e.name)
-	if e.cells, err = config.Cells(nodeDevices); err != nil {
+	if e.cells, err = config.Cells(r.Devices); err != nil {
 		return nil, err
 	}
 	for _, cell := range e.cells {

@@ -48,12 +48,9 @@ func (c *Cell) String() string {
 	return strings.Join(append(append([]string{c.Column}, c.Axes...), c.Strategy), ", ")
 }
 
-// Devices tells how many devices the node of a set-up has.
-type Devices func(node map[string]any) (int, error)
-
-// Cells resolves the file: columns x axes x strategies in this order, the
+// Cells resolves the file, devices being Runner.Devices: columns x axes x strategies in this order, the
 // last varying fastest. Errors are one line with file and line.
-func (c *Config) Cells(devices Devices) ([]*Cell, error) {
+func (c *Config) Cells(devices func(node map[string]any) (int, error)) ([]*Cell, error) {
 	axes, err := c.axes()
 	if err != nil {
 		return nil, err
@@ -118,7 +115,7 @@ func plain(v any) string {
 }
 
 // resolve fills cell.Points: base, then strategy, column, axes, settings.
-func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices Devices) error {
+func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices func(node map[string]any) (int, error)) error {
 	setup := c.base
 	setup.Strategy = c.Strategies[cell.strategy]
 	overlay := leaves(nil, setup.Strategy.Set)

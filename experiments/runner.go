@@ -13,6 +13,8 @@ import (
 // Runner simulates points. Its methods are called from several goroutines at
 // once and must be functions of their arguments.
 type Runner interface {
+	// Devices is how many devices a [node] table describes.
+	Devices(node map[string]any) (int, error)
 	// Check refuses what no run of the point could accept, such as an
 	// unknown device, model or policy: a keyError, before anything runs.
 	Check(p *Point) error

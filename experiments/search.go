@@ -118,7 +118,7 @@ func search(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
 			return nil, err
 		}
 		if res := &found.Results[smallest]; res.Status == Simulated {
-			return nil, fmt.Errorf("%v fits although its memory bound of %d bytes is above the capacity of %d", res.Point, res.Bounds.Memory, res.Bounds.Capacity)
+			return nil, fmt.Errorf("%v: it fits although its memory bound of %d bytes is above the capacity of %d", res.Point, res.Bounds.Memory, res.Bounds.Capacity)
 		}
 	}
 	if found.Best >= 0 {
@@ -142,8 +142,12 @@ func (c *CellResult) run(ctx context.Context, i int, r Runner) error {
 		return err
 	}
 	res.Status, res.Why = Simulated, ""
-	if res.Outcome.OOM != nil {
+	switch {
+	case res.Outcome.OOM != nil:
 		res.Status = OutOfHBM
+	case res.Outcome.Time < res.Bounds.Time:
+		// The search relies on bounds: one that does not hold makes it wrong.
+		return fmt.Errorf("%v: simulated iteration time %v is below its lower bound %v", res.Point, res.Outcome.Time, res.Bounds.Time)
 	}
 	return nil
 }

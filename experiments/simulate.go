@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -21,12 +20,15 @@ import (
 	"smartswap/profilers"
 	"smartswap/sim"
 	"smartswap/workloads"
+	"smartswap/workloads/trace"
 )
 
 // Simulator is the Runner of the command: it looks names up, builds the job
 // and runs it.
 type Simulator struct {
 	mu     sync.Mutex
+	nodes  map[string]*hw.Node // by [node] table; read-only once they are here
+	traces map[string]workloads.Workload
 	bounds map[string]*boundOnce
 }
 
@@ -40,7 +42,24 @@ type boundOnce struct {
 }
 
 // NewSimulator makes a Simulator.
-func NewSimulator() *Simulator { return &Simulator{bounds: map[string]*boundOnce{}} }
+func NewSimulator() *Simulator {
+	return &Simulator{nodes: map[string]*hw.Node{}, traces: map[string]workloads.Workload{}, bounds: map[string]*boundOnce{}}
+}
+
+// node is the node that a [node] table describes, shared and read-only.
+func (s *Simulator) node(table map[string]any) (*hw.Node, error) {
+	key := fmt.Sprint(leaves(nil, table))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n, ok := s.nodes[key]; ok {
+		return n, nil
+	}
+	n, err := loadNode(table)
+	if err == nil {
+		s.nodes[key] = n
+	}
+	return n, err
+}
 
 // loadNode reads a [node] table.
 func loadNode(table map[string]any) (*hw.Node, error) {
@@ -67,9 +86,9 @@ func loadNode(table map[string]any) (*hw.Node, error) {
 	return n, nil
 }
 
-// nodeDevices is how many devices a [node] table describes.
-func nodeDevices(table map[string]any) (int, error) {
-	n, err := loadNode(table)
+// Devices implements Runner.
+func (s *Simulator) Devices(table map[string]any) (int, error) {
+	n, err := s.node(table)
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +97,7 @@ func nodeDevices(table map[string]any) (int, error) {
 
 // Check implements Runner.
 func (s *Simulator) Check(p *Point) error {
-	node, err := loadNode(p.Node)
+	node, err := s.node(p.Node)
 	if err != nil {
 		return err
 	}
@@ -102,7 +121,7 @@ func (s *Simulator) Check(p *Point) error {
 		}
 	}
 	if p.Workload.Kind == "trace" {
-		_, err := openTrace(p)
+		_, err := s.trace(p)
 		return err
 	}
 	m, err := workloads.LookupModel(p.Workload.Model)
@@ -188,9 +207,9 @@ func (p *Point) decoder(node *hw.Node, global int64) (workloads.Config, error) {
 }
 
 // workload builds the point's job.
-func (p *Point) workload(node *hw.Node) (workloads.Workload, error) {
+func (s *Simulator) workload(p *Point, node *hw.Node) (workloads.Workload, error) {
 	if p.Workload.Kind == "trace" {
-		return openTrace(p)
+		return s.trace(p)
 	}
 	c, err := p.decoder(node, p.Workload.TokensPerStep/p.Workload.Seq)
 	if err != nil {
@@ -210,7 +229,7 @@ func (p *Point) tracePath(path string) string {
 // Bound implements Runner. The bounds of a job do not depend on policy, host
 // link or allocator, so strategies share them.
 func (s *Simulator) Bound(p *Point) (Bounds, error) {
-	node, err := loadNode(p.Node)
+	node, err := s.node(p.Node)
 	if err != nil {
 		return Bounds{}, err
 	}
@@ -226,7 +245,7 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 		s.bounds[key] = once
 	}
 	s.mu.Unlock()
-	once.Do(func() { once.err = once.compute(p, node) })
+	once.Do(func() { once.err = s.compute(once, p, node) })
 	if once.err != nil {
 		return Bounds{}, once.err
 	}
@@ -244,9 +263,9 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 // filled, each further micro-batch adds the same time, so that two lengths
 // give all of them, and no memory. See TestBoundsExtend, which holds this
 // against whole programs.
-func (b *boundOnce) compute(p *Point, node *hw.Node) error {
+func (s *Simulator) compute(b *boundOnce, p *Point, node *hw.Node) error {
 	if p.Workload.Kind == "trace" {
-		w, err := openTrace(p)
+		w, err := s.trace(p)
 		if err != nil {
 			return err
 		}
@@ -307,20 +326,21 @@ func (b *boundOnce) whole(node *hw.Node, w workloads.Workload) error {
 // cells which differ in nothing else share a run: the host link and the planner
 // where nothing is ever copied.
 func (s *Simulator) Key(p *Point) (string, error) {
-	node, err := loadNode(p.Node)
+	node, err := s.node(p.Node)
 	if err != nil {
 		return "", err
 	}
-	node.Name, node.Source = "", nil
-	setup := p.Setup
+	bare := *node
+	bare.Name, bare.Source = "", nil
+	setup := p.settled().Setup
 	setup.Node = nil
 	setup.Replications = 1
 	setup.Strategy = Strategy{Policy: p.Strategy.Policy, Options: p.Strategy.Options, Profiler: p.Strategy.Profiler, ZeRO: p.Strategy.ZeRO, Ideal: p.Strategy.Ideal}
 	if p.Strategy.Policy == "none" {
-		node.Link = hw.Link{}
+		bare.Link = hw.Link{}
 		setup.Executor, setup.Pinned = swap.Options{}, alloc.PinnedOptions{}
 	}
-	return digest(node, setup, p.Dir, p.Layout, p.Recompute, p.MicroBatch)
+	return digest(bare, setup, p.Dir, p.Layout, p.Recompute, p.MicroBatch)
 }
 
 // digest hashes values by their JSON form, in which map keys are sorted.
@@ -332,13 +352,28 @@ func digest(values ...any) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// settled is p with no more iterations than tell anything new. Without a
+// policy and without variation every iteration dispatches the same program, and
+// from the third on finds the allocator as the one before did.
+func (p *Point) settled() *Point {
+	w := &p.Workload
+	if p.Strategy.Policy != "none" || w.SkipProbability > 0 || w.SkipBurst > 0 || w.ValidateEvery > 0 {
+		return p
+	}
+	q := *p
+	q.Warmup = min(p.Warmup, 2)
+	q.Iterations = min(p.Iterations, q.Warmup+2)
+	return &q
+}
+
 // Run implements Runner.
 func (s *Simulator) Run(p *Point) (*Outcome, error) {
-	node, err := loadNode(p.Node)
+	p = p.settled()
+	node, err := s.node(p.Node)
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.workload(node)
+	w, err := s.workload(p, node)
 	if err != nil {
 		return nil, err
 	}
@@ -350,8 +385,12 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	layers := 0
-	if m, err := workloads.LookupModel(p.Workload.Model); err == nil {
+	layers := 0 // unknown for traces
+	if p.Workload.Kind == "decoder" {
+		m, err := workloads.LookupModel(p.Workload.Model)
+		if err != nil {
+			return nil, err
+		}
 		layers = m.Layers / int(p.Layout.PP)
 	}
 	report, err := eager.Run(eager.Config{
@@ -415,7 +454,20 @@ func outcome(r *eager.Report, p *Point, node *hw.Node, w workloads.Workload, gra
 	return o
 }
 
-// openTrace reads the trace that a point names.
-func openTrace(p *Point) (workloads.Workload, error) {
-	return nil, &keyError{"workload.trace", fmt.Sprintf(" = %q: %v", p.Workload.Trace, errors.New("traces cannot be read"))}
+// trace reads the trace that a point names, once: a workload serves many runs.
+func (s *Simulator) trace(p *Point) (workloads.Workload, error) {
+	w := &p.Workload
+	path, opt := p.tracePath(w.Trace), trace.Options{Network: w.Network, Batch: int(w.Batch), Net: p.tracePath(w.Net), Scratch: p.tracePath(w.Scratch)}
+	key := fmt.Sprint(path, opt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if open, ok := s.traces[key]; ok {
+		return open, nil
+	}
+	open, _, err := trace.Open(path, opt)
+	if err != nil {
+		return nil, &keyError{"workload.trace", fmt.Sprintf(" = %q: %v", w.Trace, err)}
+	}
+	s.traces[key] = open
+	return open, nil
 }

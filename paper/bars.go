@@ -6,6 +6,8 @@ import (
 	"image/color"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -163,16 +165,52 @@ func (b *Bars) plot(p *Panel, top float64) *plot.Plot {
 	pl.Title.TextStyle.Font.Size = textSize
 	pl.Y.Label.Text = b.YLabel
 	pl.Y.Label.TextStyle.Font.Size = textSize
-	pl.X.Tick.Label.Font.Size = textSize
+	pl.Y.Tick.Marker = plainTicks{}
 	pl.Y.Tick.Label.Font.Size = textSize
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = nil
 	grid.Horizontal.Color = color.Gray{0xDD}
 	pl.Add(grid, &groupedBars{p})
-	pl.NominalX(p.Groups...)
+	pl.NominalX(wrapped(p.Groups)...)
 	pl.X.Min, pl.X.Max = -0.5, float64(len(p.Groups))-0.5
+	pl.X.Tick.Label.Font.Size = textSize
 	pl.Y.Min, pl.Y.Max = 0, top
 	return pl
+}
+
+// wrapped breaks group names at their last space when they would run into each
+// other on one line.
+func wrapped(groups []string) []string {
+	const room = 130 // letters of textSize across figureWidth
+	letters := 0
+	for _, g := range groups {
+		letters += len(g) + 2
+	}
+	if letters <= room {
+		return groups
+	}
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		if at := strings.LastIndexByte(g, ' '); at > 0 {
+			g = g[:at] + "\n" + g[at+1:]
+		}
+		names[i] = g
+	}
+	return names
+}
+
+// plainTicks are gonum's ticks without trailing zeros in their labels.
+type plainTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (plainTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = strconv.FormatFloat(ticks[i].Value, 'g', 6, 64)
+		}
+	}
+	return ticks
 }
 
 // groupedBars draws a panel in data coordinates: group g is centred at x = g

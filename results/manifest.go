@@ -3,8 +3,13 @@ package results
 import (
 	"encoding/json"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 )
 
 // Manifest says how a result set was made. It holds no wall-clock time, so
@@ -54,7 +59,9 @@ type Module struct {
 	Sum     string `json:"sum"`
 }
 
-// BuildCode reads what the linker stamped into the running program.
+// BuildCode reads what the linker stamped into the running program. "go run"
+// stamps no commit; then git is asked, if the working directory is in a
+// checkout of this project.
 func BuildCode() Code {
 	c := Code{Commit: "unknown", Dirty: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -72,7 +79,33 @@ func BuildCode() Code {
 	for _, m := range info.Deps {
 		c.Modules = append(c.Modules, Module{m.Path, m.Version, m.Sum})
 	}
+	if c.Commit == "unknown" {
+		c.askGit(info.Main.Path)
+	}
 	return c
+}
+
+// askGit fills in commit and dirty flag from the checkout around the working
+// directory, if its go.mod names this module.
+func (c *Code) askGit(module string) {
+	top, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		return
+	}
+	mod, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(top)), "go.mod"))
+	if err != nil || module == "" || !strings.HasPrefix(string(mod), "module "+module+"\n") {
+		return
+	}
+	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return
+	}
+	status, err := exec.Command("git", "status", "--porcelain").Output()
+	if err != nil {
+		return
+	}
+	c.Commit = strings.TrimSpace(string(commit))
+	c.Dirty = strconv.FormatBool(len(status) > 0)
 }
 
 // Write writes m as indented JSON.
