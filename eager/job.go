@@ -138,7 +138,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 		r.check = check.NewMemory(i, r.mem, j.eng.Now, j.violate)
 		watch = r.check
 	}
-	r.x = swap.New(cfg.Executor, r.costs, r.dev, r.mem, r.pool, r, watch, r.recordSwap)
+	r.x = swap.New(cfg.Executor, r.costs, r.dev, r.mem, r.pool, r, watch, r.recorder.Swap)
 	r.level = policies.Full
 	if r.needs.Fields == 0 {
 		r.level = policies.Off

@@ -61,6 +61,12 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		var oom *alloc.OOM
 		errors.As(err, &oom)
 		if !r.relieve(oom) {
+			// Host buffers of copies under way may be what is missing.
+			r.x.Poll()
+			if e, busy := r.x.Pending(); busy {
+				r.await(HostMemory, e)
+				return alloc.NoBlock, blocked
+			}
 			r.outOfMemory(oom)
 			return alloc.NoBlock, failed
 		}
@@ -102,7 +108,10 @@ func (r *rank) payAllocator() (sync bool) {
 
 // outOfMemory ends the run with a report.
 func (r *rank) outOfMemory(oom *alloc.OOM) {
-	o := &OutOfMemory{Rank: r.index, Iteration: r.iteration, Op: r.opName(), Cause: oom}
+	o := &OutOfMemory{
+		Rank: r.index, Iteration: r.iteration, Op: r.opName(), Cause: oom,
+		Refused: r.x.Stats.NoHost, HostUsed: sim.Bytes(r.pool.Stats().Used.Current), HostCapacity: r.pool.Capacity(),
+	}
 	type held struct {
 		name  int32
 		bytes sim.Bytes

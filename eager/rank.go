@@ -484,12 +484,6 @@ func (r *rank) record(in *workloads.Instr, f profilers.Fields) {
 	r.recorder.Op(rec, r.records)
 }
 
-// recordSwap files a copy under the last operator that was recorded.
-func (r *rank) recordSwap(s profilers.SwapRec) {
-	s.OpID = r.opID - 1
-	r.recorder.Swap(s)
-}
-
 // prefetch finds memory for planned swap-ins, the ones that were too early
 // for it first.
 func (r *rank) prefetch() {

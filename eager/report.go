@@ -18,12 +18,13 @@ const (
 	SyncPoint                   // the program's own synchronisation
 	EvictWait                   // a synchronous eviction
 	DriverSync                  // the allocator returning memory to the driver
+	HostMemory                  // host buffers of copies under way, when the pool is exhausted
 	NumHostCauses
 )
 
 // Name is the cause's name in reports.
 func (c HostCause) Name() string {
-	return [...]string{"queue_full", "sync_point", "evict_wait", "driver_sync"}[c]
+	return [...]string{"queue_full", "sync_point", "evict_wait", "driver_sync", "host_memory"}[c]
 }
 
 // HostLane is what a dispatching thread has done.
@@ -83,11 +84,19 @@ type OutOfMemory struct {
 	Op              string
 	Cause           *alloc.OOM
 	Top             []Holder
+	// Refused counts evictions refused in this run because the pinned host
+	// pool was exhausted; HostUsed of HostCapacity bytes are in use.
+	Refused                int64
+	HostUsed, HostCapacity sim.Bytes
 }
 
 // Error is one line.
 func (o *OutOfMemory) Error() string {
-	return fmt.Sprintf("rank %d, iteration %d, %s: %v", o.Rank, o.Iteration, o.Op, o.Cause)
+	s := fmt.Sprintf("rank %d, iteration %d, %s: %v", o.Rank, o.Iteration, o.Op, o.Cause)
+	if o.Refused > 0 {
+		s += fmt.Sprintf("; %d evictions refused by the host pool, %d of %d bytes in use", o.Refused, o.HostUsed, o.HostCapacity)
+	}
+	return s
 }
 
 // Report is the outcome of a run.

@@ -52,6 +52,7 @@ type Stats struct {
 	Late              int64 // planned swap-ins given up for lack of memory
 	Missed            int64 // planned swaps whose tensor was never matched
 	Matched           int64
+	NoHost            int64 // swap-outs refused because the host pool was exhausted
 	Drains            int64 // times that held memory was released because an allocation failed
 }
 
@@ -82,6 +83,7 @@ type Executor struct {
 	// made to wait for: what came before it is safe to reuse.
 	joined [stream.Count]stream.Event
 
+	cached []cached
 	fifo   []hold // without a stage, oldest first
 	sync   []hold // blocks the host waits for
 	armed  *armed
@@ -189,7 +191,11 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 		return policies.Done
 	}
 	buf, fresh, err := x.pool.Alloc(s.Bytes)
+	for err != nil && x.uncache() {
+		buf, fresh, err = x.pool.Alloc(s.Bytes)
+	}
 	if err != nil {
+		x.Stats.NoHost++
 		return policies.NoHost
 	}
 	if fresh > 0 {
@@ -265,9 +271,34 @@ func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
 		s.Guard++
 		x.hold(stage, hold{ends: e, block: alloc.NoBlock, buffer: alloc.NoBuffer, guard: s})
 	}
-	if !x.opts.Clean {
+	if x.opts.Clean {
+		x.cached = append(x.cached, cached{s, s.Handle})
+	} else {
 		x.forget(s)
 	}
+}
+
+// cached is a storage that came back with its host copy kept.
+type cached struct {
+	s      *Storage
+	handle policies.Handle
+}
+
+// uncache gives up the oldest host copy that is only kept in case its storage
+// leaves again, and tells whether there was one.
+func (x *Executor) uncache() bool {
+	for len(x.cached) > 0 {
+		c := x.cached[0]
+		x.cached = x.cached[1:]
+		if s := c.s; s.Handle == c.handle && s.OnDevice() && len(s.Elsewhere) > 0 {
+			before := x.pool.Stats().Used.Current
+			x.forget(s)
+			if x.pool.Stats().Used.Current < before {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // order makes stream s wait for e.
@@ -377,6 +408,15 @@ func (x *Executor) Poll() {
 	if n > 0 {
 		x.fifo = x.fifo[:copy(x.fifo, x.fifo[n:])]
 	}
+}
+
+// Pending is the end of the copy that the queue without stages waits for
+// next, if any: memory comes back when it is over.
+func (x *Executor) Pending() (stream.Event, bool) {
+	if len(x.fifo) == 0 {
+		return 0, false
+	}
+	return x.fifo[0].ends, true
 }
 
 // Drain gives back all device memory that is held for swap-outs under way; the

@@ -335,7 +335,7 @@ func TestVictims(t *testing.T) {
 func TestRefusedVictims(t *testing.T) {
 	rt := &stub{
 		tensors: map[policies.Handle]policies.TensorInfo{},
-		outcome: map[policies.Handle]policies.Outcome{2: policies.Refused, 3: policies.NoHost},
+		outcome: map[policies.Handle]policies.Outcome{2: policies.Refused, 3: policies.Refused},
 	}
 	var g guard
 	for h := policies.Handle(1); h <= 4; h++ {
@@ -347,6 +347,20 @@ func TestRefusedVictims(t *testing.T) {
 	g.makeRoom(50, rt) // 3, then 2, then 1; 4 is dead
 	if !slices.Equal(rt.evicted, []policies.Handle{1}) || g.used.Len() != 0 {
 		t.Errorf("evicted %v, %d tracked", rt.evicted, g.used.Len())
+	}
+}
+
+// TestNoHostMemory: while the host has no memory, victims are not forgotten.
+func TestNoHostMemory(t *testing.T) {
+	rt := &stub{
+		tensors: map[policies.Handle]policies.TensorInfo{1: {Handle: 1, Block: 100, OnDevice: true, Evictable: true}},
+		outcome: map[policies.Handle]policies.Outcome{1: policies.NoHost},
+	}
+	var g guard
+	g.touch([]policies.Handle{1})
+	g.makeRoom(50, rt)
+	if len(rt.evicted) != 0 || g.used.Len() != 1 {
+		t.Errorf("evicted %v, %d tracked, want none and 1", rt.evicted, g.used.Len())
 	}
 }
 

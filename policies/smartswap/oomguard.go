@@ -23,19 +23,24 @@ func (g *guard) touch(args []policies.Handle) {
 
 // makeRoom evicts a victim for need bytes. If the runtime refuses one, the next
 // is tried; tensors that cannot be victims any more leave the list until they
-// are used again. O(tracked tensors) per attempt.
+// are used again. Nothing can be done while the host has no memory: the next
+// attempt may find some. O(tracked tensors) per attempt.
 func (g *guard) makeRoom(need sim.Bytes, rt policies.Runtime) {
 	for {
 		victim, found := g.victim(need, rt)
 		if !found {
 			return
 		}
-		g.used.Remove(victim)
 		evict := policies.Action{
 			Kind: policies.Evict, Wait: true,
 			What: policies.Selector{Kind: policies.ByHandle, Handle: victim},
 		}
-		if rt.Do(evict) == policies.Done {
+		outcome := rt.Do(evict)
+		if outcome == policies.NoHost {
+			return
+		}
+		g.used.Remove(victim)
+		if outcome == policies.Done {
 			return
 		}
 	}
