@@ -16,7 +16,7 @@ var options = map[string][]policies.Params{
 	"smartswap": {
 		{"preset": "faithful-v1", "redundant_bytes": int64(64 << 20), "reduction_bytes": int64(64 << 20)},
 		{"optimizer": "chunks", "min_tensor_bytes": int64(1), "redundant_bytes": int64(16 << 20)},
-		{"optimizer": "whole", "target": "reduction", "reduction_bytes": int64(128 << 20), "detect": "length"},
+		{"optimizer": "plan", "target": "reduction", "reduction_bytes": int64(128 << 20), "detect": "length"},
 	},
 }
 

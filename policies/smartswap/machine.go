@@ -134,8 +134,10 @@ func (p *Policy) Handle(ev *policies.Event, rt policies.Runtime) {
 //
 //	warm-up    similar iterations are counted; WarmUp of them start the search
 //	searching  a plan is made from the kept profile after each iteration; a
-//	           changed sequence leads back, StableStep iterations end it
-//	stable     see Options.Watch
+//	           changed sequence leads back to warm-up, StableStep iterations
+//	           end it (see Options.KeepBest)
+//	stable     a changed sequence leads back to warm-up, evictions to the
+//	           search (see Options.Watch)
 func (p *Policy) step(ev *policies.Event, rt policies.Runtime) {
 	obs, evictions := ev.Observation, ev.Evictions
 	if obs == nil && !p.options.Watch {
@@ -171,8 +173,12 @@ func (p *Policy) step(ev *policies.Event, rt policies.Runtime) {
 		}
 	case Stable:
 		entry.Changed = p.changed(p.search.profile, obs)
-		if entry.Changed || evictions > 2*p.search.accepted {
+		switch short := evictions > 2*p.search.accepted; {
+		case entry.Changed, short && (obs == nil || p.search.plans >= p.options.SearchLimit):
 			p.forget()
+		case short:
+			p.phase = Searching // the plan is not as good as it was found to be
+			p.search.bestTime, p.search.accepted = obs.Duration, evictions
 		}
 	}
 

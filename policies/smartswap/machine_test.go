@@ -155,10 +155,18 @@ func TestDefaultWatches(t *testing.T) {
 	check(t, run(New(o), &stub{}, []iteration{evicting, evicting, {}, {}, {layers: 6}, {layers: 6}, {layers: 6, evictions: 1}}),
 		"warm-up full", "searching full armed", "stable light armed", "stable light armed",
 		"warm-up full", "warm-up full", "searching full armed")
-	// Evictions.
-	check(t, run(New(o), &stub{}, []iteration{evicting, evicting, {}, {}, evicting, evicting, evicting}),
+	// Evictions: the search goes on, with a larger margin.
+	p := New(o)
+	check(t, run(p, &stub{}, []iteration{evicting, evicting, {}, {}, evicting, evicting, {}, {}}),
 		"warm-up full", "searching full armed", "stable light armed", "stable light armed",
-		"warm-up full", "warm-up full", "searching full armed")
+		"searching full armed", "searching full armed", "stable light armed", "stable light armed")
+	if p.search.redundant != o.Redundant+2*o.RedundantStep {
+		t.Errorf("margin %v after two iterations with evictions", p.search.redundant)
+	}
+	// Evictions, and no plans left to try.
+	o.SearchLimit = 1
+	check(t, run(New(o), &stub{}, []iteration{evicting, evicting, {}, {}, evicting}),
+		"warm-up full", "searching full armed", "stable light armed", "stable light armed", "warm-up full")
 }
 
 // TestWarmUpWaitsForASteadySequence: two similar iterations in a row.
@@ -350,17 +358,24 @@ func TestRefusedVictims(t *testing.T) {
 	}
 }
 
-// TestNoHostMemory: while the host has no memory, victims are not forgotten.
+// TestNoHostMemory: smaller victims are tried, and none is forgotten.
 func TestNoHostMemory(t *testing.T) {
-	rt := &stub{
-		tensors: map[policies.Handle]policies.TensorInfo{1: {Handle: 1, Block: 100, OnDevice: true, Evictable: true}},
-		outcome: map[policies.Handle]policies.Outcome{1: policies.NoHost},
-	}
-	var g guard
-	g.touch([]policies.Handle{1})
-	g.makeRoom(50, rt)
-	if len(rt.evicted) != 0 || g.used.Len() != 1 {
-		t.Errorf("evicted %v, %d tracked, want none and 1", rt.evicted, g.used.Len())
+	for small, want := range map[policies.Outcome][]policies.Handle{policies.Done: {2}, policies.NoHost: nil} {
+		rt := &stub{
+			tensors: map[policies.Handle]policies.TensorInfo{},
+			outcome: map[policies.Handle]policies.Outcome{1: policies.NoHost, 2: small, 3: policies.NoHost},
+		}
+		var g guard
+		for h, block := range []sim.Bytes{1: 60, 2: 40, 3: 60} {
+			if h > 0 {
+				rt.tensors[policies.Handle(h)] = policies.TensorInfo{Block: block, OnDevice: true, Evictable: true}
+				g.touch([]policies.Handle{policies.Handle(h)})
+			}
+		}
+		g.makeRoom(50, rt)
+		if !slices.Equal(rt.evicted, want) || g.used.Len() != 3-len(want) {
+			t.Errorf("evicted %v, %d tracked, want %v and the others", rt.evicted, g.used.Len(), want)
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package smartswap
 
 import (
+	"math"
+
 	"smartswap/internal/recency"
 	"smartswap/policies"
 	"smartswap/sim"
@@ -23,11 +25,13 @@ func (g *guard) touch(args []policies.Handle) {
 
 // makeRoom evicts a victim for need bytes. If the runtime refuses one, the next
 // is tried; tensors that cannot be victims any more leave the list until they
-// are used again. Nothing can be done while the host has no memory: the next
-// attempt may find some. O(tracked tensors) per attempt.
+// are used again. If the host has no memory for one, only smaller ones are
+// tried, and none is forgotten: host memory may be back at the next attempt.
+// O(tracked tensors) per try.
 func (g *guard) makeRoom(need sim.Bytes, rt policies.Runtime) {
+	limit := sim.Bytes(math.MaxInt64)
 	for {
-		victim, found := g.victim(need, rt)
+		victim, size, found := g.victim(need, limit, rt)
 		if !found {
 			return
 		}
@@ -35,26 +39,27 @@ func (g *guard) makeRoom(need sim.Bytes, rt policies.Runtime) {
 			Kind: policies.Evict, Wait: true,
 			What: policies.Selector{Kind: policies.ByHandle, Handle: victim},
 		}
-		outcome := rt.Do(evict)
-		if outcome == policies.NoHost {
+		switch rt.Do(evict) {
+		case policies.Done:
+			g.used.Remove(victim)
 			return
-		}
-		g.used.Remove(victim)
-		if outcome == policies.Done {
-			return
+		case policies.NoHost:
+			limit = size
+		default:
+			g.used.Remove(victim)
 		}
 	}
 }
 
-func (g *guard) victim(need sim.Bytes, rt policies.Runtime) (victim policies.Handle, found bool) {
-	var size sim.Bytes
+// victim is the best tensor to evict of those whose block is below limit.
+func (g *guard) victim(need, limit sim.Bytes, rt policies.Runtime) (victim policies.Handle, size sim.Bytes, found bool) {
 	for h := range g.used.Oldest() {
 		t, alive := rt.Tensor(h)
 		if !alive || !t.OnDevice && !t.InUse {
 			g.used.Remove(h)
 			continue
 		}
-		if !t.Evictable {
+		if !t.Evictable || t.Block >= limit {
 			continue
 		}
 		covers, best := t.Block >= need, size >= need
@@ -73,7 +78,7 @@ func (g *guard) victim(need sim.Bytes, rt policies.Runtime) (victim policies.Han
 			victim, size, found = h, t.Block, true
 		}
 	}
-	return victim, found
+	return victim, size, found
 }
 
 // prune forgets tensors that are gone.

@@ -93,9 +93,11 @@ type Options struct {
 	// SteadyWarmUp: warm-up counts consecutive similar iterations. Shipped:
 	// there is no reference yet, so any iteration counts.
 	SteadyWarmUp bool
-	// Watch: in the stable state the lightweight profiler stays on, and a
-	// changed sequence, or more than twice the evictions that the plan was
-	// accepted with, lead back to warm-up. Shipped: the profiler is off and the state is final.
+	// Watch: in the stable state the lightweight profiler stays on. A changed
+	// sequence leads back to warm-up. More than twice the evictions that the
+	// plan was accepted with continue the search, or lead back to warm-up if
+	// that has come to its limit. Shipped: the profiler is off and the state
+	// is final.
 	Watch bool
 	// KeepBest: the search goes on while there are evictions, up to
 	// SearchLimit plans, and ends with the plan of the fastest iteration.
@@ -131,6 +133,9 @@ func FaithfulV1() Options {
 func Default() Options {
 	o := FaithfulV1()
 	o.Target = Fit
+	// A state that leaves relieves all micro-batches for one trip, which the
+	// score, made of coverage and size alone, does not see.
+	o.Optimizer = OptimizerWhole
 	o.UnknownLayers = 32 // assumed: the layer count of a 7B model
 	o.Detect = DetectCosine
 	o.Recheck = true
