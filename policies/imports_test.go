@@ -73,7 +73,7 @@ func imports(t *testing.T) map[string][]string {
 			if _, err := fs.Stat(house, path.Join(name, "go.mod")); name != "." && err == nil {
 				return fs.SkipDir // a module of its own
 			}
-			if base := d.Name(); base == "testdata" || name != "." && strings.HasPrefix(base, ".") {
+			if base := d.Name(); base == "testdata" || name != "." && (base[0] == '.' || base[0] == '_') {
 				return fs.SkipDir
 			}
 			return nil
