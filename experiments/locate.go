@@ -65,6 +65,9 @@ func (l lines) of(path string) int {
 		if n, ok := l[path]; ok {
 			return n
 		}
+		if n, ok := l[path+"[0]"]; ok {
+			return n
+		}
 		i := strings.LastIndexAny(path, ".[")
 		if i < 0 {
 			return 0

@@ -1,0 +1,329 @@
+package experiments
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestLocate(t *testing.T) {
+	file := `name = "x"           # line 1
+"odd key" = 1
+a.b = 2
+list = [
+  1, # a = 9
+  "]",
+]
+text = """
+a.c = 9
+"""
+[table]                # 11
+key = { inner = 1 }
+[[array]]              # 13
+key = 1
+[array.sub]
+key = 2
+[[array]]
+key = '#'
+sub.key = 3
+`
+	l := locate(file)
+	for path, want := range map[string]int{
+		"name": 1, "odd key": 2, "a": 3, "a.b": 3, "list": 4, "text": 8, "table": 11, "table.key": 12,
+		"array[0]": 13, "array[0].key": 14, "array[0].sub": 15, "array[0].sub.key": 16,
+		"array[1]": 17, "array[1].key": 18, "array[1].sub.key": 19,
+		"table.key.inner": 12, // inside a value: its line
+		"array[1].none":   17, // absent: the table's
+		"none":            0,
+	} {
+		if got := l.of(path); got != want {
+			t.Errorf("%s: line %d, want %d", path, got, want)
+		}
+	}
+	if l.of("a.c") != 3 {
+		t.Error("text inside a string is not a key")
+	}
+}
+
+// Whatever the file, locating does not panic, and lines are in range.
+func TestLocateNeverPanics(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		file := rapid.StringOfN(rapid.RuneFrom([]rune("ab.=[]{}\"'#\n \\")), 0, 80, -1).Draw(t, "file")
+		for path, n := range locate(file) {
+			if n < 1 || n > strings.Count(file, "\n")+1 {
+				t.Fatalf("%q is in line %d", path, n)
+			}
+		}
+	})
+}
+
+// Base < strategy < column < axis < setting.
+func TestPrecedence(t *testing.T) {
+	file := `
+name = "x"
+node.name = "n"
+iterations = 10
+warmup = 1
+[workload]
+model = "m"
+seq = 4
+tokens_per_step = 64
+batch = 1
+[[strategy]]
+name = "s"
+layouts = ["tp1pp1dp8"]
+set = { iterations = 20, warmup = 2, workload.batch = 2, executor.streams = 1 }
+[[strategy]]
+name = "plain"
+layouts = ["tp1pp1dp8"]
+[[column]]
+name = "c"
+warmup = 3
+workload.batch = 3
+[axes]
+workload.batch = [4, 5]
+`
+	c, err := Parse("x.toml", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(i int) *Point {
+		cells, err := c.Cells((&fake{}).Devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cells[i].Points[0]
+	}
+	p := at(0)
+	if p.Iterations != 20 || p.Warmup != 3 || p.Workload.Batch != 4 || p.Executor.Streams != 1 {
+		t.Errorf("iterations %d, warmup %d, batch %d, streams %d; want 20 (strategy), 3 (column), 4 (axis), 1 (strategy)", p.Iterations, p.Warmup, p.Workload.Batch, p.Executor.Streams)
+	}
+	if q := at(1); q.Iterations != 10 || q.Executor.Streams != 2 {
+		t.Errorf("one strategy's set reaches another: iterations %d, streams %d", q.Iterations, q.Executor.Streams)
+	}
+	c.Settings = []Setting{{"workload.batch", int64(9), "-set"}}
+	if p := at(0); p.Workload.Batch != 9 {
+		t.Errorf("batch %d, want 9 (setting)", p.Workload.Batch)
+	}
+	cells, err := c.Cells((&fake{}).Devices)
+	if err != nil || len(cells) != 2 {
+		t.Errorf("%d cells, %v: a setting reduces the axis to its value", len(cells), err)
+	}
+}
+
+// Axes vary in the order of the file, the last fastest, strategies fastest of
+// all.
+func TestCellOrder(t *testing.T) {
+	c, err := Parse("x.toml", `
+name = "x"
+node.name = "n"
+[workload]
+model = "m"
+seq = 4
+tokens_per_step = 64
+[axes]
+workload.save = ["minimal", "eager"]
+"iterations" = [8, 9]
+[[strategy]]
+name = "a"
+layouts = ["tp1pp1dp8"]
+[[strategy]]
+name = "b"
+layouts = ["tp1pp1dp8"]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, err := c.Cells((&fake{}).Devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, cell := range cells {
+		got = append(got, cell.String())
+	}
+	want := []string{
+		"x, minimal, 8, a", "x, minimal, 8, b", "x, minimal, 9, a", "x, minimal, 9, b",
+		"x, eager, 8, a", "x, eager, 8, b", "x, eager, 9, a", "x, eager, 9, b",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// soundFile is read by the real Runner; bad input below is made from it.
+const soundFile = `name = "sound"
+title = "Sound"
+node.name = "910b2-8"
+iterations = 4
+warmup = 2
+[workload]
+model = "llama2-7b"
+seq = 4_096
+tokens_per_step = 262_144
+[[strategy]]
+name = "baseline"
+layouts = ["tp8pp1dp1"]
+recompute = ["none"]
+[[strategy]]
+name = "swap"
+policy = "smartswap"
+profiler = "detailed"
+layouts = "all"
+options = { chunks = 16 }
+[[table]]
+show = ["tokens_per_s_per_device"]
+[[claim]]
+name = "gain"
+kind = "gain"
+value = "tokens_per_s_per_device"
+of = ["swap"]
+over = ["baseline"]
+`
+
+// Bad input: one line on stderr that names file, line, key, value and what is
+// allowed; exit code 2; nothing written.
+func TestBadInput(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		old, new string   // replaced in soundFile
+		args     []string // more arguments
+		want     []string // in the message
+	}{
+		{name: "syntax", old: `name = "sound"`, new: `name = `, want: []string{".toml:1: "}},
+		{name: "key twice", old: "warmup = 2", new: "iterations = 5", want: []string{".toml:5: ", "iterations"}},
+		{name: "unknown key", old: "warmup", new: "warmpu", want: []string{".toml:5: warmpu", "nearest is warmup"}},
+		{name: "unknown key in a table", old: "seq =", new: "sqe =", want: []string{".toml:8: workload.sqe", "nearest is seq"}},
+		{name: "unknown key in a strategy", old: "recompute =", new: "recompile =", want: []string{".toml:13: strategy[0].recompile", "nearest is recompute"}},
+		{name: "unknown table", old: "[[table]]", new: "[[tabel]]", want: []string{".toml:20: tabel", "nearest is table"}},
+		{name: "table for array of tables", old: "[[table]]", new: "[table]", want: []string{".toml:20: table", "[[table]]"}},
+		{name: "key below a value", old: "iterations = 4", new: "iterations.x = 4", want: []string{".toml:4: iterations", "want an integer"}},
+		{name: "string for integer", old: "4_096", new: `"4k"`, want: []string{`.toml:8: workload.seq = "4k"`, "integer from 1 to"}},
+		{name: "float for integer", old: "4_096", new: "4096.0", want: []string{".toml:8: workload.seq = 4096", "integer"}},
+		{name: "NaN", old: "4_096", new: "nan", want: []string{".toml:8: workload.seq = NaN", "integer"}},
+		{name: "negative", old: "4_096", new: "-4096", want: []string{".toml:8: workload.seq = -4096", "from 1 to"}},
+		{name: "zero", old: "4_096", new: "0", want: []string{".toml:8: workload.seq = 0", "from 1 to"}},
+		{name: "absurd", old: "4_096", new: "9_000_000_000_000_000_000", want: []string{".toml:8: workload.seq = 9000000000000000000", "from 1 to"}},
+		{name: "NaN probability", old: "seq = 4_096", new: "seq = 4_096\nskip_probability = nan", want: []string{".toml:9: workload.skip_probability = NaN", "from 0 to 1"}},
+		{name: "infinite probability", old: "seq = 4_096", new: "seq = 4_096\nskip_probability = inf", want: []string{".toml:9: workload.skip_probability = +Inf", "from 0 to 1"}},
+		{name: "negative seed", old: "warmup = 2", new: "seed = -1", want: []string{".toml:5: seed = -1", "from 0 to"}},
+		{name: "integer for bool", old: `layouts = "all"`, new: "layouts = \"all\"\nideal = 1", want: []string{".toml:19: strategy[1].ideal = 1", "true or false"}},
+		{name: "scalar for array", old: `["none"]`, new: `"none"`, want: []string{`.toml:13: strategy[0].recompute = "none"`, "array"}},
+		{name: "empty array", old: `["none"]`, new: `[]`, want: []string{".toml:13: strategy[0].recompute = []", "not empty"}},
+		{name: "scalar for table", old: "[workload]\nmodel = \"llama2-7b\"", new: "workload = 1\n[node.x]", want: []string{".toml:6: workload = 1", "want a table"}},
+		{name: "choice", old: "seq = 4_096", new: "seq = 4_096\nsave = \"eagre\"", want: []string{`.toml:9: workload.save = "eagre"`, "nearest is eager"}},
+		{name: "missing name", old: `name = "sound"`, new: "", want: []string{"name: missing"}},
+		{name: "name that is a path", old: `name = "sound"`, new: `name = "../sound"`, want: []string{`.toml:1: name = "../sound"`}},
+		{name: "no strategy", old: soundFile, new: `name = "x"`, want: []string{"strategy: missing"}},
+		{name: "strategy without name", old: `name = "baseline"`, new: "", want: []string{".toml:10: strategy[0].name: missing"}},
+		{name: "strategy twice", old: `name = "swap"`, new: `name = "baseline"`, want: []string{`.toml:15: strategy[1].name = "baseline"`}},
+		{name: "ideal with a policy", old: `layouts = "all"`, new: "layouts = \"all\"\nideal = true", want: []string{".toml:19: strategy[1].ideal = true", "policy"}},
+		{name: "missing model", old: `model = "llama2-7b"`, new: "", want: []string{"workload.model: missing"}},
+		{name: "unknown model", old: "llama2-7b", new: "llama-7b", want: []string{`.toml:7: workload.model = "llama-7b"`, "llama2-7b"}},
+		{name: "missing node", old: `node.name = "910b2-8"`, new: "", want: []string{"node.name: missing"}},
+		{name: "unknown node", old: "910b2-8", new: "910b2", want: []string{`.toml:3: node.name = "910b2"`, "910b2-8"}},
+		{name: "unknown node key", old: `node.name = "910b2-8"`, new: "node.name = \"910b2-8\"\nnode.link.rat = \"1GB/s\"", want: []string{".toml:4: node.link.rat", "link.rate"}},
+		{name: "node value without a unit", old: `node.name = "910b2-8"`, new: "node.name = \"910b2-8\"\nnode.link.rate = 5", want: []string{".toml:4: node.link.rate = 5"}},
+		{name: "negative bandwidth", old: `node.name = "910b2-8"`, new: "node.name = \"910b2-8\"\nnode.link.rate = \"-5GB/s\"", want: []string{`.toml:4: node.link.rate = "-5GB/s"`}},
+		{name: "unknown policy", old: `"smartswap"`, new: `"smartwsap"`, want: []string{`.toml:16: strategy.policy = "smartwsap"`, "smartswap"}},
+		{name: "unknown policy option", old: "chunks = 16", new: "chunk = 16", want: []string{".toml:19: strategy.options", "chunk", "chunks"}},
+		{name: "policy option out of range", old: "chunks = 16", new: "chunks = -1", want: []string{".toml:19: strategy.options", "chunks", "-1"}},
+		{name: "unknown profiler", old: `"detailed"`, new: `"detial"`, want: []string{`.toml:17: strategy.profiler = "detial"`, "detailed"}},
+		{name: "needs not met", old: `"detailed"`, new: `"none"`, want: []string{`.toml:17: strategy.profiler = "none"`, "needs"}},
+		{name: "layout form", old: "tp8pp1dp1", new: "tp8", want: []string{".toml:12: strategy[0].layouts", "tp2pp1dp4"}},
+		{name: "layout of no devices", old: "tp8pp1dp1", new: "tp0pp1dp1", want: []string{".toml:12: strategy[0].layouts", "from 1 to"}},
+		{name: "layout of other size", old: "tp8pp1dp1", new: "tp3pp1dp1", want: []string{".toml:12: strategy.layouts", "tp3pp1dp1", "8"}},
+		{name: "missing layouts", old: `layouts = ["tp8pp1dp1"]`, new: "", want: []string{"strategy.layouts: missing"}},
+		{name: "unknown recomputation", old: `["none"]`, new: `["nothing"]`, want: []string{`strategy.recompute = "nothing"`, "block-"}},
+		{name: "tokens not a multiple", old: "262_144", new: "262_145", want: []string{".toml:9: workload.tokens_per_step = 262145", "4096"}},
+		{name: "warmup too long", old: "warmup = 2", new: "warmup = 4", want: []string{".toml:5: warmup = 4", "iterations = 4"}},
+		{name: "axis without values", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.save = []\n[[strategy]]\nname = \"swap\"", want: []string{".toml:15: axes.workload.save = []"}},
+		{name: "axis value", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.seq = [1, -1]\n[[strategy]]\nname = \"swap\"", want: []string{".toml:15: axes.workload.seq = -1"}},
+		{name: "axis value twice", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.seq = [1, 1]\n[[strategy]]\nname = \"swap\"", want: []string{".toml:15: axes.workload.seq", "twice"}},
+		{name: "axis of nothing", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.size = [1]\n[[strategy]]\nname = \"swap\"", want: []string{".toml:15: axes.workload.size", "unknown key"}},
+		{name: "column key", old: "[[table]]", new: "[[column]]\nname = \"c\"\nworkload = { sequence = 1 }\n[[table]]", want: []string{".toml:22: column[0].workload.sequence", "nearest is seq"}},
+		{name: "column without name", old: "[[table]]", new: "[[column]]\nworkload.seq = 1\n[[table]]", want: []string{".toml:20: column[0].name"}},
+		{name: "column of a result", old: `show = ["tokens_per_s_per_device"]`, new: `show = ["tokens_per_s"]`, want: []string{".toml:21: table[0].show", "no such column; nearest is "}},
+		{name: "claim of a strategy", old: `of = ["swap"]`, new: `of = ["swop"]`, want: []string{".toml:26: claim[0].of", `nearest is "swap"`}},
+		{name: "claim of cost", old: `value = "tokens_per_s_per_device"`, new: `value = "iteration_time_ms"`, want: []string{".toml:25: claim[0].value", "larger"}},
+		{name: "claim kind", old: `kind = "gain"`, new: `kind = "grain"`, want: []string{".toml:24: claim[0].kind", "nearest is gain"}},
+		{name: "claim where", old: `over = ["baseline"]`, new: "over = [\"baseline\"]\nwhere = { save = \"eager\" }", want: []string{".toml:28: claim[0].where", "save"}},
+		{name: "claim reference", old: `kind = "gain"`, new: "kind = \"reference\"\nreference = \"ascend\"", want: []string{".toml:25: claim[0].reference", "ascend-910b"}},
+		{name: "trace missing", old: `model = "llama2-7b"`, new: "kind = \"trace\"\ntrace = \"none.txt\"", want: []string{".toml:8: workload.trace", "none.txt", "no such file"}},
+		{name: "trace without path", old: `model = "llama2-7b"`, new: `kind = "trace"`, want: []string{"workload.trace: missing"}},
+		{name: "trace truncated", old: `model = "llama2-7b"`, new: "kind = \"trace\"\ntrace = \"cut.txt\"", want: []string{".toml:8: workload.trace", "cut.txt"}},
+		{name: "allocator option", old: "[workload]", new: "[allocator]\nbackend = \"cashing\"\n[workload]", want: []string{":6: allocator", "cashing"}},
+		{name: "allocator contradiction", old: "[workload]", new: "[allocator]\ngarbage_collection_threshold = 0.5\n[workload]", want: []string{":6: allocator", "memory_fraction"}},
+		{name: "executor option", old: "[workload]", new: "[executor]\nrelease = \"mine\"\n[workload]", want: []string{":6: executor", "mine", "custom"}},
+		{name: "no quick form", args: []string{"-quick"}, want: []string{"-quick", "[quick]"}},
+		{name: "unknown flag", args: []string{"-fast"}, want: []string{"-fast"}},
+		{name: "no workers", args: []string{"-parallel", "0"}, want: []string{"-parallel 0"}},
+		{name: "shard beyond", args: []string{"-shard", "2/2"}, want: []string{"-shard 2/2"}},
+		{name: "shard of words", args: []string{"-shard", "a/b"}, want: []string{"-shard a/b"}},
+		{name: "set without value", args: []string{"-set", "seq"}, want: []string{"-set seq", "key=value"}},
+		{name: "set unknown key", args: []string{"-set", "workload.sqe=1"}, want: []string{"-set: workload.sqe", "nearest is seq"}},
+		{name: "set bad value", args: []string{"-set", "workload.seq=long"}, want: []string{`-set: workload.seq = "long"`}},
+		{name: "set bad node value", args: []string{"-set", "node.link.rate=fast"}, want: []string{`-set: node.link.rate = "fast"`}},
+		{name: "two files", args: []string{"other.toml"}, want: []string{"2 experiment files"}},
+		{name: "negative seed flag", args: []string{"-seed", "-5"}, want: []string{"-seed -5"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "bad.toml")
+			if c.old != "" && !strings.Contains(soundFile, c.old) {
+				t.Fatalf("%q is not in the sound file", c.old)
+			}
+			content := strings.Replace(soundFile, c.old, c.new, 1)
+			if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(folder, "cut.txt"), []byte("0000 1.5 ms\n0001 2"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out := filepath.Join(folder, "out")
+			var stdout, stderr strings.Builder
+			code := Main(background, append([]string{path, "-out", out}, c.args...), &stdout, &stderr)
+			message := stderr.String()
+			if code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			if strings.Count(message, "\n") != 1 || !strings.HasSuffix(message, "\n") {
+				t.Errorf("want one line, got %q", message)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(message, want) {
+					t.Errorf("%q does not say %q", message, want)
+				}
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("stdout: %q", stdout.String())
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+// The file that all bad ones come from is sound, and so are files at the edges
+// of what is allowed.
+func TestSoundInput(t *testing.T) {
+	for i, file := range []string{soundFile, strings.Replace(soundFile, "warmup = 2", "warmup = 3", 1)} {
+		path := filepath.Join(t.TempDir(), "sound.toml")
+		if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr strings.Builder
+		if code := Main(background, []string{"-check", path, "-golden", t.TempDir()}, &stdout, &stderr); code != 0 {
+			t.Errorf("file %d: exit code %d: %s", i, code, &stderr)
+		}
+		if want := fmt.Sprintf("%s: sound, 2 cells", path); !strings.HasPrefix(stdout.String(), want) {
+			t.Errorf("stdout %q, want %q", &stdout, want)
+		}
+	}
+}
