@@ -26,7 +26,8 @@ func (r *rank) Record(s alloc.Stream) alloc.Event { return alloc.Event(r.dev.End
 func (r *rank) Done(e alloc.Event) bool { return r.dev.Done(stream.Event(e)) }
 
 // allocate gets a block on the compute stream. Failing that, it gives back
-// what is held for copies under way; then, with guard, it asks the policy to
+// what is held for copies under way (before the allocator grows or gives its
+// cache back, if only enough is to be drained; after, as shipped, if all); then, with guard, it asks the policy to
 // make room, as long as the policy frees something.
 func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 	if b := r.ready; b != alloc.NoBlock {
@@ -34,6 +35,8 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		return b, granted
 	}
 	for {
+		for enough := r.job.cfg.Executor.Drain == "enough"; enough && !r.fits.Fits(size, 0) && r.x.Drain(); {
+		}
 		b, err := r.mem.Malloc(size, 0)
 		sync := r.payAllocator()
 		if err == nil {

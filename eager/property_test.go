@@ -44,6 +44,7 @@ func drawConfig(t *rapid.T, job *eagertest.Random) eager.Config {
 		Release:  rapid.SampledFrom([]string{"custom", "custom", "stock"}).Draw(t, "release"),
 		Clean:    rapid.Bool().Draw(t, "clean copies"),
 		Prefetch: rapid.SampledFrom([]string{"guard", "defer"}).Draw(t, "prefetch"),
+		Drain:    rapid.SampledFrom([]string{"enough", "all"}).Draw(t, "drain"),
 		Features: rapid.SampledFrom([]string{"storage", "pointer"}).Draw(t, "features"),
 	}
 	p, err := profilers.Lookup("detailed")

@@ -64,7 +64,19 @@ type hold struct {
 	ends   stream.Event
 	block  alloc.Block  // device block, or alloc.NoBlock
 	buffer alloc.Buffer // host buffer, or alloc.NoBuffer
-	guard  *Storage     // storage kept alive, or nil
+}
+
+// guard keeps a storage alive until the copy that brings it has ended.
+type guard struct {
+	s    *Storage
+	ends stream.Event
+}
+
+// turn says where a held device block is: in the list of a plan stage, or, at
+// -1, in the list without stages.
+type turn struct {
+	stage int32
+	ends  stream.Event
 }
 
 // Executor moves the storages of one rank.
@@ -83,12 +95,14 @@ type Executor struct {
 	// made to wait for: what came before it is safe to reuse.
 	joined [stream.Count]stream.Event
 
-	cached []cached
-	fifo   []hold // without a stage, oldest first
-	sync   []hold // blocks the host waits for
-	armed  *armed
-	chunks chunks
-	Stats  Stats
+	cached  []cached
+	loose   []hold // device blocks without a stage, oldest first
+	buffers []hold // host buffers, oldest first
+	turns   []turn // device blocks held anywhere, oldest first; stale entries are skipped
+	sync    []hold // blocks the host waits for
+	armed   *armed
+	chunks  chunks
+	Stats   Stats
 }
 
 // New returns an executor. swaps, if not nil, hears of every copy.
@@ -169,7 +183,7 @@ func (x *Executor) giveBack(b alloc.Buffer, busy stream.Event) {
 		x.give(b)
 		return
 	}
-	x.fifo = append(x.fifo, hold{ends: busy, block: alloc.NoBlock, buffer: b})
+	x.buffers = append(x.buffers, hold{ends: busy, block: alloc.NoBlock, buffer: b})
 }
 
 func (x *Executor) give(b alloc.Buffer) { x.pool.Free(b) }
@@ -269,7 +283,7 @@ func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
 		x.mem.RecordStream(b, alloc.Stream(in))
 	} else if stage >= 0 {
 		s.Guard++
-		x.hold(stage, hold{ends: e, block: alloc.NoBlock, buffer: alloc.NoBuffer, guard: s})
+		x.armed.guards[stage] = append(x.armed.guards[stage], guard{s, e})
 	}
 	if x.opts.Clean {
 		x.cached = append(x.cached, cached{s, s.Handle})
@@ -367,80 +381,106 @@ func (x *Executor) free(b alloc.Block, uses [2]stream.Event) {
 	}
 }
 
-// hold keeps h until the run reaches a stage of the plan, or in the queue
-// without a stage.
+// hold keeps a device block until the run reaches a stage of the plan, or in
+// the queue without a stage.
 func (x *Executor) hold(stage int32, h hold) {
-	if stage >= 0 && x.armed != nil {
+	if stage < 0 || x.armed == nil {
+		stage = -1
+		x.loose = append(x.loose, h)
+	} else {
 		x.armed.holds[stage] = append(x.armed.holds[stage], h)
-		return
 	}
-	x.fifo = append(x.fifo, h)
+	x.turns = append(x.turns, turn{stage, h.ends})
 }
 
 // release ends a hold, making the compute stream wait for its copy.
 func (x *Executor) release(h hold) {
-	if h.block != alloc.NoBlock {
-		x.Join(h.ends, stream.Freed)
-		x.free(h.block, [2]stream.Event{})
-	}
-	if h.buffer != alloc.NoBuffer {
-		x.give(h.buffer)
-	}
-	if s := h.guard; s != nil {
-		if s.Guard--; s.Guard == 0 && s.Refs == 0 {
-			x.destroy(s)
-		}
+	x.Join(h.ends, stream.Freed)
+	x.free(h.block, [2]stream.Event{})
+}
+
+// unguard lets a storage die whose last reference has gone meanwhile.
+func (x *Executor) unguard(g guard) {
+	if g.s.Guard--; g.s.Guard == 0 && g.s.Refs == 0 {
+		x.destroy(g.s)
 	}
 }
 
-// Poll gives back what the head of the queue without stages no longer needs;
-// called at every operator.
+// Poll gives back what the heads of the two queues without stages no longer
+// need; called at every operator.
 func (x *Executor) Poll() {
+	x.poll(&x.loose, func(h hold) { x.free(h.block, [2]stream.Event{}) })
+	x.poll(&x.buffers, func(h hold) { x.give(h.buffer) })
+}
+
+func (x *Executor) poll(queue *[]hold, done func(hold)) {
 	n := 0
-	for n < len(x.fifo) {
+	for _, h := range *queue {
 		x.host.Charge(x.costs.EventQuery)
-		if !x.dev.Done(x.fifo[n].ends) {
+		if !x.dev.Done(h.ends) {
 			break
 		}
-		x.release(x.fifo[n])
+		done(h)
 		n++
 	}
 	if n > 0 {
-		x.fifo = x.fifo[:copy(x.fifo, x.fifo[n:])]
+		*queue = (*queue)[:copy(*queue, (*queue)[n:])]
 	}
 }
 
-// Pending is the end of the copy that the queue without stages waits for
-// next, if any: memory comes back when it is over.
+// Pending is the end of the copy whose host buffer comes back next, if any.
 func (x *Executor) Pending() (stream.Event, bool) {
-	if len(x.fifo) == 0 {
+	if len(x.buffers) == 0 {
 		return 0, false
 	}
-	return x.fifo[0].ends, true
+	return x.buffers[0].ends, true
 }
 
-// Drain gives back all device memory that is held for swap-outs under way; the
-// compute stream waits for them. It tells whether any was held. Host buffers
-// stay until their copies have ended.
+// Drain gives back device memory that is held for swap-outs under way, the
+// compute stream waiting for them: the oldest hold, or, with Options.Drain
+// "all", everything (shipped). It tells whether any was held.
 func (x *Executor) Drain() bool {
-	got := false
-	keep := x.fifo[:0]
-	for _, h := range x.fifo {
-		if h.block == alloc.NoBlock {
-			keep = append(keep, h)
-			continue
-		}
-		x.release(h)
-		got = true
+	if x.opts.Drain == "all" {
+		return x.drainAll()
 	}
-	x.fifo = keep
-	if x.armed != nil {
-		for i, hs := range x.armed.holds {
-			for _, h := range hs {
-				got = got || h.block != alloc.NoBlock || h.guard.Refs == 0
+	for len(x.turns) > 0 {
+		t := x.turns[0]
+		x.turns = x.turns[1:]
+		list := &x.loose
+		if t.stage >= 0 {
+			list = &x.armed.holds[t.stage]
+		}
+		// Lists are in the order of issue and lose entries at the front
+		// only: what is still there is first.
+		if len(*list) > 0 && (*list)[0].ends == t.ends {
+			h := (*list)[0]
+			*list = (*list)[:copy(*list, (*list)[1:])]
+			x.release(h)
+			x.Stats.Drains++
+			return true
+		}
+	}
+	return false
+}
+
+// drainAll releases every device block and every guard.
+func (x *Executor) drainAll() bool {
+	got := len(x.loose) > 0
+	for _, h := range x.loose {
+		x.release(h)
+	}
+	x.loose, x.turns = x.loose[:0], x.turns[:0]
+	if a := x.armed; a != nil {
+		for i := range a.holds {
+			got = got || len(a.holds[i]) > 0
+			for _, h := range a.holds[i] {
 				x.release(h)
 			}
-			x.armed.holds[i] = hs[:0]
+			a.holds[i] = a.holds[i][:0]
+			for _, g := range a.guards[i] {
+				x.unguard(g)
+			}
+			a.guards[i] = a.guards[i][:0]
 		}
 	}
 	if got {

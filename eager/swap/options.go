@@ -24,6 +24,10 @@ type Options struct {
 	// "guard" evicts for it like any allocation (shipped), "defer" leaves
 	// it to the operators that follow and finally to a demand fault.
 	Prefetch string
+	// Drain says how much of the memory held for swap-outs under way an
+	// allocation that does not fit gives back, the compute stream waiting:
+	// "all" (shipped), or "enough", the oldest first until it fits.
+	Drain string
 	// Features live as long as the storage ("storage") or are reset when a
 	// swap moves it ("pointer", shipped).
 	Features string
@@ -31,12 +35,12 @@ type Options struct {
 
 // DefaultOptions are the best known settings.
 func DefaultOptions() Options {
-	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Features: "storage"}
+	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Drain: "enough", Features: "storage"}
 }
 
 // ShippedOptions are those of the shipped executor.
 func ShippedOptions() Options {
-	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Features: "pointer"}
+	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Drain: "all", Features: "pointer"}
 }
 
 // Validate checks every field; the error names the key, its value and what is
@@ -51,6 +55,7 @@ func (o Options) Validate() error {
 	}{
 		{"release", o.Release, []string{"custom", "stock"}},
 		{"prefetch", o.Prefetch, []string{"guard", "defer"}},
+		{"drain", o.Drain, []string{"enough", "all"}},
 		{"features", o.Features, []string{"storage", "pointer"}},
 	} {
 		ok := false

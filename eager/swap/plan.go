@@ -16,6 +16,7 @@ type armed struct {
 	outs    [][]int32 // by stage: optimizer swap-outs
 	ins     [][]Due   // by stage: swap-ins registered in this iteration
 	holds   [][]hold  // by stage
+	guards  [][]guard // by stage
 	fired   []bool    // by stage: its tasks have run in this iteration
 	taken   []bool    // by swap: matched in this iteration
 	left    int       // swaps still to match
@@ -39,7 +40,7 @@ func (d Due) Wanted() bool {
 // Arm replaces the plan. The memory held under the old one is given back as
 // an allocation failure would.
 func (x *Executor) Arm(p *policies.Plan) error {
-	x.Drain()
+	x.drainAll()
 	x.armed = nil
 	x.chunks = chunks{}
 	if p == nil {
@@ -94,6 +95,7 @@ func (a *armed) stage(s profilers.Stage) int32 {
 	a.outs = append(a.outs, nil)
 	a.ins = append(a.ins, nil)
 	a.holds = append(a.holds, nil)
+	a.guards = append(a.guards, nil)
 	a.fired = append(a.fired, false)
 	return i
 }
@@ -231,16 +233,18 @@ func (x *Executor) Tasks(stage int32, handle func(policies.Handle) *Storage, due
 // ReleaseAt gives back what is held for the stage, at each of its operators.
 func (x *Executor) ReleaseAt(stage int32) {
 	a := x.armed
-	if a == nil || stage < 0 || len(a.holds[stage]) == 0 {
+	if a == nil || stage < 0 {
 		return
 	}
-	hs := a.holds[stage]
-	a.holds[stage] = nil
-	for _, h := range hs {
+	for _, h := range a.holds[stage] {
 		x.release(h)
 	}
-	if a.holds[stage] == nil {
-		a.holds[stage] = hs[:0]
+	a.holds[stage] = a.holds[stage][:0]
+	if gs := a.guards[stage]; len(gs) > 0 {
+		a.guards[stage] = nil
+		for _, g := range gs {
+			x.unguard(g)
+		}
 	}
 }
 
