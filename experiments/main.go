@@ -59,11 +59,11 @@ type command struct {
 // other global state. Tables go to stdout, progress and errors to stderr. When
 // ctx ends, finished cells are written and the code is 1.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return run(ctx, args, stdout, stderr, NewSimulator())
+	return run(ctx, args, stdout, stderr, NewSimulator(), results.BuildCode)
 }
 
-// run is Main with a Runner of the caller's choice.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer, r Runner) int {
+// run is Main with a Runner and an identity of the caller's choice.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, r Runner, code func() results.Code) int {
 	cmd, err := parseArgs(args, stderr)
 	switch {
 	case errors.Is(err, stdflag.ErrHelp):
@@ -86,14 +86,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, r Runner)
 		fmt.Fprintf(stdout, "%s: sound, %d cells; no %s to compare with\n", cmd.config, len(e.cells), golden)
 		return exitDone
 	}
-	code, err := e.run(ctx, stdout, stderr, golden)
-	if err != nil {
+	e.code = code
+	if err := e.run(ctx, stdout, stderr, golden); err != nil {
 		fmt.Fprintln(stderr, "experiment:", err)
-		if code == exitDone {
-			code = exitFailed
-		}
+		return exitFailed
 	}
-	return code
+	return exitDone
 }
 
 // settingList collects -set flags.
@@ -166,6 +164,7 @@ type experiment struct {
 	runner Runner
 	cells  []*Cell
 	hash   string // of file and settings
+	code   func() results.Code
 }
 
 // prepare loads the file, applies settings and checks every cell.
@@ -335,8 +334,9 @@ func (e *experiment) list(w io.Writer) {
 	}
 }
 
-// run searches the cells and writes everything.
-func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden string) (int, error) {
+// run searches the cells and writes everything. Failed claims, differences and
+// interruptions are errors.
+func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden string) error {
 	mine := e.cells
 	if e.cmd.shardAt >= 0 {
 		mine = nil
@@ -349,47 +349,47 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 	found, err := runCells(ctx, mine, e.runner, e.cmd.parallel, bar.cell)
 	bar.end()
 	if err != nil {
-		return exitFailed, err
+		return err
 	}
 	if e.cmd.shardAt >= 0 {
 		if ctx.Err() != nil {
-			return exitFailed, fmt.Errorf("interrupted after %d of %d cells of the shard; run it again to go on", bar.done, len(mine))
+			return fmt.Errorf("interrupted after %d of %d cells of the shard; run it again to go on", bar.done, len(mine))
 		}
 		fmt.Fprintf(stderr, "shard %s of %s done; -merge writes the results when all are\n", e.cmd.shard, e.name)
-		return exitDone, nil
+		return nil
 	}
 	frame := rows(e.Axes, found)
 	if ctx.Err() != nil {
-		return exitFailed, e.interrupted(frame, found, bar.done)
+		return e.interrupted(frame, found, bar.done)
 	}
 	claims, err := e.claims(found)
 	if err != nil {
-		return exitFailed, err
+		return err
 	}
 	if err := e.write(frame, found, claims); err != nil {
-		return exitFailed, err
+		return err
 	}
 	if err := e.print(stdout, found, claims); err != nil {
-		return exitFailed, err
+		return err
 	}
 	if e.cmd.regen {
 		if err := results.WriteFile(golden, frame.WriteCSV); err != nil {
-			return exitFailed, err
+			return err
 		}
 		fmt.Fprintf(stderr, "wrote %s\n", golden)
 	}
 	if e.cmd.check {
 		if err := compare(frame, golden, stderr); err != nil {
-			return exitFailed, err
+			return err
 		}
 		fmt.Fprintf(stderr, "equal to %s\n", golden)
 	}
 	for i := range claims {
 		if claims[i].Verdict == results.Failed {
-			return exitFailed, fmt.Errorf("claim %q failed: %s: simulated %g, %s", claims[i].Name, claims[i].Where, claims[i].Simulated, claims[i].Note)
+			return fmt.Errorf("claim %q failed: %s: simulated %g, %s", claims[i].Name, claims[i].Where, claims[i].Simulated, claims[i].Note)
 		}
 	}
-	return exitDone, nil
+	return nil
 }
 
 // outputs are the files of a complete run beside rows.csv and manifest.json.
@@ -450,7 +450,7 @@ func (e *experiment) interrupted(frame *results.Frame, found []*CellResult, done
 
 func (e *experiment) manifest(frame *results.Frame, found []*CellResult, complete bool) *results.Manifest {
 	m := &results.Manifest{
-		Name: e.name, Complete: complete, Code: results.BuildCode(),
+		Name: e.name, Complete: complete, Code: e.code(),
 		Config: e.Text, ConfigHash: e.hash, Settings: e.settings(), Quick: e.cmd.quick,
 		Seed: e.cells[0].Points[0].Seed, Points: len(frame.Rows),
 	}

@@ -1,0 +1,218 @@
+package experiments
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"smartswap/eager"
+	"smartswap/eager/alloc"
+	"smartswap/eager/swap"
+	"smartswap/workloads"
+)
+
+// job is a small decoder point on the 910B2 node.
+func job(micro, tokens int64, l Layout, recompute string) *Point {
+	return &Point{
+		Setup: Setup{
+			Node:      map[string]any{"name": "910b2-8"},
+			Workload:  Workload{Kind: "decoder", Model: "llama2-7b", Seq: 1024, TokensPerStep: tokens, Save: "minimal", Attention: "fused", Fold: true},
+			Strategy:  Strategy{Policy: "none", Profiler: "none", ZeRO: 1, AllLayouts: true},
+			Allocator: alloc.DefaultOptions(), Pinned: alloc.DefaultPinnedOptions(), Executor: swap.DefaultOptions(),
+			Iterations: 4, Warmup: 2, Replications: 1, Host: "full",
+		},
+		Layout: l, Recompute: recompute, MicroBatch: micro,
+	}
+}
+
+// Bounds found on short programs are those of the whole program.
+func TestBoundsExtend(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := job(
+			int64(rapid.IntRange(1, 2).Draw(t, "micro-batch")),
+			1024*16*int64(rapid.IntRange(1, 3).Draw(t, "sequences")),
+			rapid.SampledFrom(allLayouts(8)).Draw(t, "layout"),
+			rapid.SampledFrom([]string{"none", "full", "block-1/2", "activation-function"}).Draw(t, "recompute"))
+		if p.Layout.PP == 1 && p.Layout.DP > 1 && rapid.Bool().Draw(t, "zero3") {
+			p.Strategy.ZeRO = 3
+		}
+		s := NewSimulator()
+		got, err := s.Bound(p)
+		var absent *Impossible
+		if errors.As(err, &absent) {
+			t.Skip(absent.Reason)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := s.node(p.Node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := s.workload(p, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := eager.NewBounds(node, w, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Time != want.Time || got.Memory != want.Memory {
+			t.Errorf("%v: time %v and memory %d from short programs, %v and %d from the whole", p, got.Time, got.Memory, want.Time, want.Memory)
+		}
+	})
+}
+
+// Bounds hold for what is simulated, and what they prove not to fit does not.
+func TestBoundsHold(t *testing.T) {
+	s := NewSimulator()
+	for _, l := range []Layout{{1, 1, 8}, {2, 1, 4}, {1, 2, 4}, {2, 2, 2}} {
+		p := job(1, 1024*32, l, "none")
+		b, err := s.Bound(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := s.Run(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.OOM == nil && (o.Time < b.Time || o.PeakReserved < b.Memory) {
+			t.Errorf("%v: time %v, reserved %d; bounds %v, %d", p, o.Time, o.PeakReserved, b.Time, b.Memory)
+		}
+		if !b.Fits() && o.OOM == nil {
+			t.Errorf("%v fits against its bound", p)
+		}
+	}
+}
+
+// Without policy and variation, few iterations show what many do.
+func TestSettled(t *testing.T) {
+	s := NewSimulator()
+	p := job(1, 1024*16, Layout{1, 2, 4}, "none")
+	p.Iterations, p.Warmup = 9, 7
+	if q := p.settled(); q.Iterations != 4 || q.Warmup != 2 {
+		t.Fatalf("%d iterations, %d of them warm-up; want 4 and 2", q.Iterations, q.Warmup)
+	}
+	short, err := s.Run(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Workload.ValidateEvery = 1000 // never within the run, but not settled
+	if p.settled() != p {
+		t.Fatal("variation must be run in full")
+	}
+	long, err := s.Run(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if long.Ops <= short.Ops {
+		t.Fatalf("%d operators in the long run, %d in the short one", long.Ops, short.Ops)
+	}
+	long.Ops, long.Events, long.Fingerprint = short.Ops, short.Events, short.Fingerprint
+	if diff := cmp.Diff(short, long); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Points share a run exactly if nothing that the run depends on differs.
+func TestKey(t *testing.T) {
+	s := NewSimulator()
+	key := func(change func(*Point)) string {
+		p := job(1, 1024*16, Layout{1, 1, 8}, "none")
+		change(p)
+		k, err := s.Key(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	link := func(p *Point) { p.Node = map[string]any{"name": "910b2-8", "link": map[string]any{"rate": "55GB/s"}} }
+	lru := func(p *Point) { p.Strategy.Policy = "lru" }
+	plain := key(func(*Point) {})
+	for name, change := range map[string]func(*Point){
+		"host link without a policy": link,
+		"strategy name":              func(p *Point) { p.Strategy.Name = "other" },
+		"executor without a policy":  func(p *Point) { p.Executor.Streams = 1 },
+		"replications":               func(p *Point) { p.Replications = 9 },
+		"settled iterations":         func(p *Point) { p.Iterations = 9 },
+	} {
+		if key(change) != plain {
+			t.Errorf("%s: another run", name)
+		}
+	}
+	for name, change := range map[string]func(*Point){
+		"policy":      lru,
+		"layout":      func(p *Point) { p.Layout = Layout{2, 1, 4} },
+		"recompute":   func(p *Point) { p.Recompute = "full" },
+		"micro-batch": func(p *Point) { p.MicroBatch = 2 },
+		"model":       func(p *Point) { p.Workload.Model = "llama3-8b" },
+		"save rule":   func(p *Point) { p.Workload.Save = "eager" },
+		"seed":        func(p *Point) { p.Seed++ },
+		"ideal":       func(p *Point) { p.Strategy.Ideal = true },
+		"ZeRO":        func(p *Point) { p.Strategy.ZeRO = 3 },
+		"allocator":   func(p *Point) { p.Allocator.Dialect = "torch_npu" },
+		"host":        func(p *Point) { p.Host = "none" },
+		"HBM":         func(p *Point) { p.Node = map[string]any{"name": "910b2-8", "device.hbm": "32GiB"} },
+	} {
+		if key(change) == plain {
+			t.Errorf("%s: the same run", name)
+		}
+	}
+	if key(lru) == key(func(p *Point) { lru(p); link(p) }) {
+		t.Error("a policy that copies shares a run over another host link")
+	}
+}
+
+func TestParseRecompute(t *testing.T) {
+	for text, want := range map[string]workloads.Recompute{
+		"none": {Kind: workloads.NoRecompute}, "selective": {Kind: workloads.Selective},
+		"activation-function": {Kind: workloads.ActivationFunction},
+		"full":                {Kind: workloads.FullUniform, N: 1},
+		"block-3":             {Kind: workloads.FullBlock, N: 3},
+		"block-10":            {Kind: workloads.FullBlock, N: 10},
+		"block-1/4":           {Kind: workloads.FullBlock, N: 3}, // of 10, rounded up
+		"block-4/4":           {Kind: workloads.FullBlock, N: 10},
+	} {
+		if got, err := parseRecompute(text, 10); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "block", "block-0", "block-11", "block--1", "block-5/4", "block-0/4", "block-1/", "block-1/4x", "block-1/11", "all"} {
+		if got, err := parseRecompute(text, 10); err == nil {
+			t.Errorf("%q: accepted as %+v", text, got)
+		}
+	}
+}
+
+// Every shipped file is sound. Those that read data beside the project are
+// checked where it is.
+func TestShippedFiles(t *testing.T) {
+	paths, err := filepath.Glob("../configs/*.toml")
+	if err != nil || len(paths) < 3 {
+		t.Fatalf("%d files, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat("../../shared/data"); err != nil && strings.Contains(string(content), "shared/data") {
+			t.Logf("%s: not checked, the data it reads is not here", path)
+			continue
+		}
+		for _, form := range [][]string{nil, {"-quick"}} {
+			if form != nil && !strings.Contains(string(content), "\n[quick]") {
+				continue
+			}
+			var stdout, stderr strings.Builder
+			if code := Main(background, append([]string{path, "-check", "-golden", t.TempDir()}, form...), &stdout, &stderr); code != 0 {
+				t.Errorf("%s %v: exit code %d: %s", path, form, code, &stderr)
+			}
+		}
+	}
+}
