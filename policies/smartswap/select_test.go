@@ -297,6 +297,14 @@ func TestOneRoundOverbooks(t *testing.T) {
 	}
 }
 
+// TestExactlyEnough: candidates that add up to the need to the byte suffice.
+func TestExactlyEnough(t *testing.T) {
+	s := generate(t, FaithfulV1(), (102+101)*sim.MiB)
+	if len(s.Swaps) != 2 || s.Rounds != 1 || !s.Reached || mib(s.Bytes()) != 203 {
+		t.Errorf("%d swaps of %v MiB in %d rounds, want qkv5 and qkv6 in one", len(s.Swaps), mib(s.Bytes()), s.Rounds)
+	}
+}
+
 // TestUselessSwapsAreAvoided: shipped, att11 returns before its block would be
 // released; the target can be reached without it.
 func TestUselessSwapsAreAvoided(t *testing.T) {
