@@ -1,0 +1,190 @@
+package experiments
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"smartswap/eager/stream"
+	"smartswap/results"
+	"smartswap/sim"
+)
+
+// grid is finished cells: columns x strategies with given times in ms; 0 does
+// not fit.
+func grid(t *testing.T, strategies []string, columns map[string][]int64, order []string) []*CellResult {
+	t.Helper()
+	var cells []*CellResult
+	for _, column := range order {
+		for s, ms := range columns[column] {
+			p := &Point{Setup: Setup{Replications: 1, Workload: Workload{Kind: "decoder", Model: "llama2-7b", Seq: 4096}}, Layout: Layout{1, 1, 8}, Recompute: "none", MicroBatch: 1}
+			r := Result{Point: p, Outcome: Outcome{Time: sim.Time(ms) * sim.Millisecond, Tokens: 8000, Devices: 8}, Best: ms > 0, Ideal: sim.Time(ms) * sim.Millisecond}
+			c := &CellResult{Cell: &Cell{Column: column, Strategy: strategies[s], Points: []*Point{p}}, Best: 0}
+			if ms == 0 {
+				r.Status, c.Best = OutOfHBM, -1
+				r.Outcome = Outcome{OOM: &OOM{Requested: 3 * sim.GiB, Free: sim.GiB, Capacity: 60 * sim.GiB}}
+			}
+			c.Results = []Result{r}
+			cells = append(cells, c)
+		}
+	}
+	return cells
+}
+
+func find(claims []results.Claim, statistic string) []results.Claim {
+	var list []results.Claim
+	for _, c := range claims {
+		if c.Statistic == statistic {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func TestGainClaim(t *testing.T) {
+	nan := math.NaN()
+	names := []string{"base", "zero", "swap"}
+	c := &Config{Strategies: []Strategy{{Name: "base"}, {Name: "zero"}, {Name: "swap"}}}
+	spec := ClaimSpec{Name: "gain", Kind: "gain", Value: "tokens_per_s_per_device", Of: []string{"swap"}, Over: []string{"base", "zero"},
+		Statistic: "max", Published: 38.94, Source: "paper", AtLeast: nan, AtMost: nan}
+	c.Claims = []ClaimSpec{spec}
+	cells := grid(t, names, map[string][]int64{
+		"wins":  {200, 150, 100}, // the better baseline is 150: +50 %
+		"loses": {100, 0, 125},   // -20 %
+		"ties":  {100, 100, 100},
+		"alone": {0, 0, 100},
+		"lost":  {100, 0, 0},
+		"none":  {0, 0, 0},
+	}, []string{"wins", "loses", "ties", "alone", "lost", "none"})
+	claims, err := c.claims(cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		statistic string
+		value     float64
+		where     string
+	}{{"min", -20, "loses"}, {"median", 0, "ties"}, {"max", 50, "wins"}, {"count", 1, "of 3 cells in which both fit"}} {
+		got := find(claims, want.statistic)
+		if len(got) != 1 || math.Abs(got[0].Simulated-want.value) > 1e-9 || got[0].Where != want.where {
+			t.Errorf("%s: %+v, want %g at %s", want.statistic, got, want.value, want.where)
+		}
+	}
+	if top := find(claims, "max")[0]; top.Published != 38.94 || top.Source != "paper" || top.Verdict != results.Reported {
+		t.Errorf("the published number stands beside the maximum: %+v", top)
+	}
+	if low := find(claims, "min")[0]; !math.IsNaN(low.Published) {
+		t.Errorf("the published number is not the minimum: %+v", low)
+	}
+	notes := map[string]string{}
+	for _, cell := range find(claims, "cell") {
+		notes[cell.Where] = cell.Note
+	}
+	for where, want := range map[string]string{"wins": "swap (tp1pp1dp8 none mb1) over zero", "alone": "only swap fits", "lost": "only base fits", "none": "nothing fits"} {
+		if !strings.Contains(notes[where], want) {
+			t.Errorf("%s: note %q, want %q", where, notes[where], want)
+		}
+	}
+
+	// An even number of gains: the median lies between two cells.
+	claims, err = c.claims(cells[:6])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := find(claims, "median")[0]; math.Abs(m.Simulated-15) > 1e-9 || m.Where != "loses and wins" {
+		t.Errorf("median %+v, want 15 between loses and wins", m)
+	}
+	// Nothing to compare: the claim is there, without a number.
+	claims, err = c.claims(cells[9:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := find(claims, "max"); len(m) != 1 || !math.IsNaN(m[0].Simulated) {
+		t.Errorf("max of nothing: %+v", m)
+	}
+	// Where restricts cells.
+	c.Claims[0].Where = map[string]any{"column": "loses"}
+	claims, err = c.claims(cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := find(claims, "max"); math.Abs(m[0].Simulated+20) > 1e-9 {
+		t.Errorf("restricted to one column: %+v", m)
+	}
+}
+
+func TestReferenceClaim(t *testing.T) {
+	nan := math.NaN()
+	c := &Config{Strategies: []Strategy{{Name: "base"}}, Claims: []ClaimSpec{{Name: "measured", Kind: "reference", Reference: "ascend-910b", Of: []string{"base"}, AtLeast: nan, AtMost: nan}}}
+	cells := grid(t, []string{"base"}, map[string][]int64{"7B 4k": {250}}, []string{"7B 4k"})
+	claims, err := c.claims(cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 8,000 tokens on 8 devices in 250 ms are 4,000 tokens/s; 4,672 are published.
+	if len(claims) != 1 || claims[0].Simulated != 4000 || claims[0].Published != 4672 || !strings.HasPrefix(claims[0].Source, "MSLR-011") {
+		t.Errorf("%+v", claims)
+	}
+}
+
+func TestValueClaim(t *testing.T) {
+	c := &Config{Strategies: []Strategy{{Name: "base"}}, Claims: []ClaimSpec{{Name: "exact", Kind: "value", Value: "iteration_time_ps", Of: []string{"base"}, Published: 250e9, AtLeast: 250e9, AtMost: 250e9}}}
+	for ms, want := range map[int64]results.Verdict{250: results.Passed, 251: results.Failed, 249: results.Failed, 0: results.Failed} {
+		claims, err := c.claims(grid(t, []string{"base"}, map[string][]int64{"c": {ms}}, []string{"c"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(claims) != 1 || claims[0].Verdict != want || claims[0].Unit != "ps" {
+			t.Errorf("%d ms: %+v, want %s", ms, claims, want)
+		}
+	}
+}
+
+func TestTables(t *testing.T) {
+	c := &Config{Title: "T", Strategies: []Strategy{{Name: "base"}, {Name: "swap"}}}
+	cells := grid(t, []string{"base", "swap"}, map[string][]int64{"a": {250, 0}, "b": {500, 1000}}, []string{"a", "b"})
+	cells[0].Results[0].Outcome.Stalls[stream.SwapIn] = 3 * sim.Millisecond
+	cells[0].Results[0].Outcome.Stalls[stream.Fault] = 12340 * sim.Microsecond
+	list := c.table(&TableSpec{Show: []string{"layout", "tokens_per_s_per_device", "peak_reserved_bytes", "stalls_ms", "fraction_of_ideal"}}, cells)
+	for i, row := range list.Rows {
+		if len(row) != len(list.Columns) {
+			t.Errorf("row %d has %d cells for %d columns", i, len(row), len(list.Columns))
+		}
+	}
+	if got := strings.Join(list.Rows[0], "|"); got != "a|base|tp1pp1dp8|4000|0.0|swap_in 3.0, fault 12.3|1.000" {
+		t.Errorf("row %q", got)
+	}
+	if got := list.Rows[1][3]; got != "OOM: requested 3.000, free 1.000 of 60.0 GiB" {
+		t.Errorf("what does not fit: %q", got)
+	}
+	pivot := c.table(&TableSpec{Value: "iteration_time_ms"}, cells)
+	for i, want := range []string{"a|250.0|OOM", "b|500.0|1000.0"} {
+		if got := strings.Join(pivot.Rows[i], "|"); got != want {
+			t.Errorf("row %q, want %q", got, want)
+		}
+	}
+	figure := c.figure(&FigureSpec{Value: "iteration_time_ms"}, cells)
+	if err := figure.Validate(); err != nil {
+		t.Error(err)
+	}
+	if v := figure.Panels[0].Values; v[1][1] != 1000 || !math.IsNaN(v[0][1]) {
+		t.Errorf("figure values %v", v)
+	}
+}
+
+// Every column that is a number is printed in some form for a cell that fits,
+// and every column has a glossary entry and a unit that the printer knows.
+func TestGlossary(t *testing.T) {
+	seen := map[string]bool{}
+	for _, col := range rowColumns() {
+		if col.About == "" || seen[col.Name] {
+			t.Errorf("%s: want one entry with an explanation", col.Name)
+		}
+		seen[col.Name] = true
+	}
+	for cause := range causeText {
+		if causeText[cause] == "" {
+			t.Errorf("stall cause %s is not explained", stream.Cause(cause).Name())
+		}
+	}
+}
