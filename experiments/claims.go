@@ -160,8 +160,10 @@ func (spec *ClaimSpec) assert(c *results.Claim) {
 	}
 }
 
+// gainUnit is the unit of gains.
+const gainUnit = "%"
+
 func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
-	const unit = "%"
 	type one struct {
 		percent float64
 		where   string
@@ -171,7 +173,7 @@ func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
 	for _, group := range chosen {
 		of, winner := bestOf(group, spec.Of, spec.Value)
 		over, baseline := bestOf(group, spec.Over, spec.Value)
-		line := newClaim(spec, "cell", place(group), unit, math.NaN())
+		line := newClaim(spec, "cell", place(group), gainUnit, math.NaN())
 		switch {
 		case winner == nil && baseline == nil:
 			line.Note = "nothing fits"
@@ -194,7 +196,7 @@ func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
 	sort.SliceStable(gains, func(i, j int) bool { return gains[i].percent < gains[j].percent })
 	var list []results.Claim
 	statistic := func(name, where string, v float64) {
-		line := newClaim(spec, name, where, unit, v)
+		line := newClaim(spec, name, where, gainUnit, v)
 		if name == spec.Statistic {
 			line.Published, line.Source = spec.Published, spec.Source
 			spec.assert(&line)
@@ -279,30 +281,44 @@ func unitOf(column string) string {
 	return ""
 }
 
-// claimTable shows claims on a terminal: the cells of a gain are left to
-// claims.csv, except those that lose or cannot be compared.
+// fewCells is how many losing cells of a claim a terminal shows; more are left
+// to claims.csv.
+const fewCells = 6
+
+// gainCell tells a gain's line about one cell from all other lines.
+func gainCell(c *results.Claim) bool { return c.Statistic == "cell" && c.Unit == gainUnit }
+
+// claimTable shows claims on a terminal. Of the cells behind a gain it shows
+// those that cannot be compared, and those that lose if they are few.
 func claimTable(claims []results.Claim) *paper.Table {
 	t := &paper.Table{Title: "Claims", Columns: []paper.Column{
 		{Name: "claim"}, {Name: "statistic"}, {Name: "published", Number: true}, {Name: "simulated", Number: true},
 		{Name: "ratio", Number: true}, {Name: "unit"}, {Name: "where"}, {Name: "verdict"},
 	}}
-	number := func(v float64, format string) string {
+	number := func(v float64) string {
 		if math.IsNaN(v) {
 			return ""
 		}
-		return fmt.Sprintf(format, v)
+		return fmt.Sprintf("%.2f", v)
+	}
+	losing := map[string]int{} // by claim
+	for i := range claims {
+		if c := &claims[i]; gainCell(c) && c.Simulated < 0 {
+			losing[c.Name]++
+		}
 	}
 	for i := range claims {
 		c := &claims[i]
 		where := c.Where
-		switch {
-		case c.Statistic == "cell" && c.Unit == "%" && c.Simulated >= 0:
-			continue
-		case c.Statistic == "cell" && math.IsNaN(c.Simulated):
-			where += ": " + c.Note
+		if gainCell(c) {
+			switch {
+			case math.IsNaN(c.Simulated):
+				where += ": " + c.Note
+			case c.Simulated >= 0 || losing[c.Name] > fewCells:
+				continue
+			}
 		}
-		t.Rows = append(t.Rows, []string{c.Name, c.Statistic, number(c.Published, "%.2f"), number(c.Simulated, "%.2f"),
-			number(c.Ratio(), "%.2f"), c.Unit, where, string(c.Verdict)})
+		t.Rows = append(t.Rows, []string{c.Name, c.Statistic, number(c.Published), number(c.Simulated), number(c.Ratio()), c.Unit, where, string(c.Verdict)})
 	}
 	return t
 }

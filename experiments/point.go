@@ -24,7 +24,7 @@ func (p *Point) Ideal() *Point {
 	return &q
 }
 
-// String is the point's choice, such as tp2pp1dp4/block-1/4/mb2.
+// String is the point's choice, such as "tp2pp1dp4 block-1/4 mb2".
 func (p *Point) String() string {
 	if p.Workload.Kind == "trace" {
 		return "trace"
