@@ -63,9 +63,12 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		}
 		var oom *alloc.OOM
 		errors.As(err, &oom)
+		r.x.Poll() // the thread may have waited since the operator began
 		if !r.relieve(oom) {
+			if r.x.Undo() {
+				continue
+			}
 			// Host buffers of copies under way may be what is missing.
-			r.x.Poll()
 			if e, busy := r.x.Pending(); busy {
 				r.await(HostMemory, e)
 				return alloc.NoBlock, blocked

@@ -19,14 +19,15 @@ import (
 type phase uint8
 
 const (
-	atBirth  phase = iota // allocate the residents
-	atNext                // take the next instruction
-	atArgs                // bring arguments to the device, allocate outputs
-	atLaunch              // host time is paid: issue the kernel
-	atPost                // record, match, stage tasks
-	atDue                 // find memory for planned swap-ins
-	atEnd                 // end of the iteration
-	atHalt                // all iterations dispatched
+	atBirth   phase = iota // allocate the residents
+	atNext                 // take the next instruction
+	atArgs                 // bring arguments to the device, allocate outputs
+	atLaunch               // host time is paid: issue the kernel
+	atPost                 // record, match
+	atMatched              // swap matched tensors out, stage tasks
+	atDue                  // find memory for planned swap-ins
+	atEnd                  // end of the iteration
+	atHalt                 // all iterations dispatched
 )
 
 // Events of a rank.
@@ -197,6 +198,8 @@ func (r *rank) run() {
 			r.issue()
 		case atPost:
 			r.post()
+		case atMatched:
+			r.swapOut()
 		case atDue:
 			r.prefetch()
 		case atEnd:
@@ -448,8 +451,25 @@ func (r *rank) post() {
 		r.tell(policies.Event{Kind: policies.AfterOp, Op: r.view(in)})
 	}
 	if r.x.Armed() {
+		r.Charge(sim.Time(r.x.Match(r.nameID(in.Name), r.args, r.clock.index)) * matchCost)
+	}
+	r.phase = atMatched
+}
+
+// swapOut swaps matched tensors out, waiting for host buffers of copies under
+// way if need be, and runs the tasks of the stage.
+func (r *rank) swapOut() {
+	in := &r.prog.Instrs[r.pc]
+	for skip := false; !r.x.SwapMatched(skip); {
+		r.x.Poll()
+		if e, busy := r.x.Pending(); busy {
+			r.await(HostMemory, e)
+			return
+		}
+		skip = true
+	}
+	if r.x.Armed() {
 		at := r.clock.index
-		r.cost += sim.Time(r.x.Match(r.nameID(in.Name), r.args, at)) * matchCost
 		r.due = r.x.Tasks(at, r.storageOf, r.due)
 		if r.clock.stage.Phase == profilers.Optim {
 			args := r.prog.Args[in.ArgLo:in.ArgHi]

@@ -2,6 +2,7 @@ package eager
 
 import (
 	"smartswap/eager/swap"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/profilers"
 	"smartswap/sim"
@@ -115,6 +116,16 @@ func (r *rank) OptimizerStates() []policies.Handle {
 		}
 	}
 	return hs
+}
+
+// Moved is what finished copies of a direction have measured.
+func (r *rank) Moved(out bool) (sim.Bytes, sim.Time) {
+	dir := hw.H2D
+	if out {
+		dir = hw.D2H
+	}
+	m := r.dev.Moved(dir)
+	return m.Bytes, m.Time
 }
 
 // Capacity is the allocator's limit, 0 if there is none.

@@ -141,6 +141,10 @@ type Runtime interface {
 	Tensor(h Handle) (TensorInfo, bool)
 	// OptimizerStates lists the live optimizer storages in allocation order.
 	OptimizerStates() []Handle
+	// Moved is what the runtime's own events around copies have measured of
+	// one direction of the host link: bytes and the time the engine took for
+	// them, over all finished copies; zero before the first.
+	Moved(out bool) (sim.Bytes, sim.Time)
 	// Capacity is the allocator's limit, Reserved and Allocated its state.
 	Capacity() sim.Bytes
 	Reserved() sim.Bytes

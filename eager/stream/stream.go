@@ -207,6 +207,13 @@ type Device struct {
 	streams [Count]fifo
 	comms   int // collectives running
 	last    sim.Time
+	moved   [hw.NumDirections]Moved
+}
+
+// Moved sums finished copies: bytes, and the time that DMA engines took.
+type Moved struct {
+	Bytes sim.Bytes
+	Time  sim.Time
 }
 
 // Arguments of a device's own events.
@@ -244,6 +251,9 @@ func (d *Device) Done(e Event) bool { return d.streams[e.Stream()].head >= e.seq
 
 // Outstanding is how many commands of s are on the device and not retired.
 func (d *Device) Outstanding(s ID) int { return int(d.streams[s].tail - d.streams[s].head) }
+
+// Moved is what copies of a direction have done so far.
+func (d *Device) Moved(dir hw.Direction) Moved { return d.moved[dir] }
 
 // Last is when the device last retired a command. The engine's clock may stand
 // later: events that a change of bandwidth has overtaken still pass.
@@ -408,6 +418,10 @@ func (d *Device) Handle(arg uint32, _ sim.Stamp) {
 		switch f.at(f.head).Kind {
 		case Solo, Meet:
 			d.collective(-1)
+		case Copy:
+			m := &d.moved[f.at(f.head).Dir]
+			m.Bytes += f.at(f.head).Bytes
+			m.Time += d.eng.Now() - f.since
 		}
 		d.end(s)
 		d.advance(s)

@@ -49,6 +49,7 @@ type Stats struct {
 	OutBytes, InBytes sim.Bytes
 	Outs, Ins         [NumReasons]int64
 	Clean             int64 // evictions that moved nothing
+	Undone            int64 // swap-ins taken back because an allocation failed
 	Late              int64 // planned swap-ins given up for lack of memory
 	Missed            int64 // planned swaps whose tensor was never matched
 	Matched           int64
@@ -96,10 +97,11 @@ type Executor struct {
 	joined [stream.Count]stream.Event
 
 	cached  []cached
-	loose   []hold // device blocks without a stage, oldest first
-	buffers []hold // host buffers, oldest first
-	turns   []turn // device blocks held anywhere, oldest first; stale entries are skipped
-	sync    []hold // blocks the host waits for
+	coming  []cached // swap-ins that no operator asked for, oldest first
+	loose   []hold   // device blocks without a stage, oldest first
+	buffers []hold   // host buffers, oldest first
+	turns   []turn   // device blocks held anywhere, oldest first; stale entries are skipped
+	sync    []hold   // blocks the host waits for
 	armed   *armed
 	chunks  chunks
 	Stats   Stats
@@ -285,6 +287,9 @@ func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
 		s.Guard++
 		x.armed.guards[stage] = append(x.armed.guards[stage], guard{s, e})
 	}
+	if why != Demand {
+		x.coming = append(x.coming, cached{s, s.Handle})
+	}
 	if x.opts.Clean {
 		x.cached = append(x.cached, cached{s, s.Handle})
 	} else {
@@ -296,6 +301,25 @@ func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
 type cached struct {
 	s      *Storage
 	handle policies.Handle
+}
+
+// Undo takes back the latest swap-in that no operator has used yet, if its
+// host copy is still there: its block is free again, after the copy. It tells
+// whether there was one.
+func (x *Executor) Undo() bool {
+	for n := len(x.coming); n > 0; n = len(x.coming) {
+		c := x.coming[n-1]
+		x.coming = x.coming[:n-1]
+		if s := c.s; s.Handle == c.handle && s.Pending && !s.InUse && s.Refs > 0 && s.Current() != nil {
+			x.Touch(s)
+			b := s.Block
+			x.leave(s)
+			x.free(b, s.Uses)
+			x.Stats.Undone++
+			return true
+		}
+	}
+	return false
 }
 
 // uncache gives up the oldest host copy that is only kept in case its storage

@@ -18,6 +18,7 @@ type armed struct {
 	holds   [][]hold  // by stage
 	guards  [][]guard // by stage
 	fired   []bool    // by stage: its tasks have run in this iteration
+	found   []match   // matched by the last operator, not swapped out yet
 	taken   []bool    // by swap: matched in this iteration
 	left    int       // swaps still to match
 	iter    int64     // iteration, +1
@@ -154,9 +155,15 @@ func (x *Executor) StageIndex(s profilers.Stage) int32 {
 	return -1
 }
 
-// Match updates the features of an operator's arguments and swaps out those
-// that the plan waits for in the current stage. It returns the number of
-// comparisons, for the host to pay.
+// match is a tensor that a planned swap was waiting for.
+type match struct {
+	s    *Storage
+	swap int32
+}
+
+// Match updates the features of an operator's arguments and notes which of
+// them the plan swaps out in the current stage; SwapMatched does it. It returns
+// the number of comparisons, for the host to pay.
 func (x *Executor) Match(name int32, args []*Storage, stage int32) (comparisons int) {
 	a := x.armed
 	if a == nil || a.left == 0 {
@@ -172,22 +179,42 @@ func (x *Executor) Match(name int32, args []*Storage, stage int32) (comparisons 
 			continue
 		}
 		for _, i := range a.matches[stage] {
-			w := &a.plan.Swaps[i]
-			if a.taken[i] || s.feature != w.Out.What.Feature {
-				continue
+			if !a.taken[i] && s.feature == a.plan.Swaps[i].Out.What.Feature {
+				a.taken[i] = true
+				a.left--
+				a.found = append(a.found, match{s, i})
+				break
 			}
-			a.taken[i] = true
-			a.left--
-			if x.Out(s, a.at(w.Out.Release), Planned, false) == policies.Done {
-				x.Stats.Matched++
-				if in := a.at(w.In.Start); in >= 0 {
-					a.ins[in] = append(a.ins[in], Due{s, s.Handle, a.at(w.In.Release)})
-				}
-			}
-			break
 		}
 	}
 	return comparisons
+}
+
+// SwapMatched swaps out what Match has found. It returns false, to be called
+// again, when the host has no memory for the next one; with skip, that one
+// stays on the device.
+func (x *Executor) SwapMatched(skip bool) bool {
+	a := x.armed
+	if a == nil {
+		return true
+	}
+	for len(a.found) > 0 {
+		m := a.found[0]
+		w := &a.plan.Swaps[m.swap]
+		switch x.Out(m.s, a.at(w.Out.Release), Planned, false) {
+		case policies.Done:
+			x.Stats.Matched++
+			if in := a.at(w.In.Start); in >= 0 {
+				a.ins[in] = append(a.ins[in], Due{m.s, m.s.Handle, a.at(w.In.Release)})
+			}
+		case policies.NoHost:
+			if !skip {
+				return false
+			}
+		}
+		a.found = a.found[:copy(a.found, a.found[1:])]
+	}
+	return true
 }
 
 // Tasks runs what the plan has for the stage, once per iteration: optimizer

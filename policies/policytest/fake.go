@@ -425,6 +425,9 @@ func (f *Fake) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
 // OptimizerStates lists the script's states.
 func (f *Fake) OptimizerStates() []policies.Handle { return f.states }
 
+// Moved has a link of 1 GiB/s each way.
+func (f *Fake) Moved(bool) (sim.Bytes, sim.Time) { return sim.GiB, sim.Second }
+
 // Capacity is the device's.
 func (f *Fake) Capacity() sim.Bytes { return f.script.Capacity }
 

@@ -67,6 +67,7 @@ type search struct {
 	weight    float64
 
 	running  *policies.Plan // armed for the iteration in progress
+	believed sim.Time       // iteration time that running was made for
 	plans    int            // made so far
 	best     *policies.Plan // of the fastest iteration so far
 	bestTime sim.Time
@@ -168,15 +169,15 @@ func (p *Policy) step(ev *policies.Event, rt policies.Runtime) {
 		switch entry.Changed = p.changed(p.search.profile, obs); {
 		case entry.Changed:
 			p.forget()
-		case p.count >= p.options.StableStep && p.satisfied(evictions):
+		case p.count >= p.options.StableStep && p.satisfied(obs, evictions):
 			p.phase = Stable
 		}
 	case Stable:
 		entry.Changed = p.changed(p.search.profile, obs)
 		switch short := evictions > 2*p.search.accepted; {
-		case entry.Changed, short && (obs == nil || p.search.plans >= p.options.SearchLimit):
+		case entry.Changed:
 			p.forget()
-		case short:
+		case short && obs != nil && p.search.plans < p.options.SearchLimit:
 			p.phase = Searching // the plan is not as good as it was found to be
 			p.search.bestTime, p.search.accepted = obs.Duration, evictions
 		}
@@ -230,9 +231,15 @@ func (p *Policy) judge(obs *profilers.Observation, evictions int) {
 	}
 }
 
-// satisfied tells whether the search may end.
-func (p *Policy) satisfied(evictions int) bool {
-	return !p.options.KeepBest || evictions == 0 || p.search.plans >= p.options.SearchLimit
+// satisfied tells whether the search may end: without KeepBest always; else at
+// its limit, or when an iteration needed no evictions and, with Refine, was not
+// faster by more than 2 % (assumed) than its plan was made for.
+func (p *Policy) satisfied(obs *profilers.Observation, evictions int) bool {
+	if !p.options.KeepBest || p.search.plans >= p.options.SearchLimit {
+		return true
+	}
+	faster := p.options.Refine && p.search.running != nil && obs.Duration < p.search.believed-p.search.believed/50
+	return evictions == 0 && !faster
 }
 
 // forget starts over for a new sequence.
@@ -275,10 +282,15 @@ func (p *Policy) plan(obs *profilers.Observation, rt policies.Runtime, entry *De
 			sizes = append(sizes, t.Bytes)
 		}
 	}
-	schedule, err := p.planner(Input{
+	in := Input{
 		Profile: s.profile, OOM: s.oom, Duration: s.fastest, States: sizes,
 		Redundant: s.redundant, Weight: s.weight,
-	}, &p.options)
+	}
+	if p.options.MeasureLink {
+		in.Out, in.In = measured(rt.Moved(true)), measured(rt.Moved(false))
+	}
+	schedule, err := p.planner(in, &p.options)
+	s.believed = s.fastest
 	s.plans++
 	entry.Planned, entry.Err = err == nil, err
 	s.running = nil
@@ -290,6 +302,14 @@ func (p *Policy) plan(obs *profilers.Observation, rt policies.Runtime, entry *De
 		}
 	}
 	p.arm(s.running, rt)
+}
+
+// measured is a rate in MiB/s, 0 if there is nothing to tell it from.
+func measured(moved sim.Bytes, in sim.Time) int64 {
+	if moved < sim.MiB || in <= 0 {
+		return 0
+	}
+	return max(1, int64(mulDiv(uint64(moved/sim.MiB), uint64(sim.Second), uint64(in))))
 }
 
 // arm hands a plan to the runtime; a plan that it rejects is a plan less.

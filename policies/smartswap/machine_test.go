@@ -17,6 +17,8 @@ type stub struct {
 	armed   *policies.Plan
 	charged sim.Time
 	tensors map[policies.Handle]policies.TensorInfo
+	moved   sim.Bytes
+	moving  sim.Time
 	states  []policies.Handle
 	evicted []policies.Handle
 	outcome map[policies.Handle]policies.Outcome
@@ -42,6 +44,7 @@ func (s *stub) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
 	return t, ok
 }
 func (s *stub) OptimizerStates() []policies.Handle { return s.states }
+func (s *stub) Moved(bool) (sim.Bytes, sim.Time)   { return s.moved, s.moving }
 func (s *stub) Capacity() sim.Bytes                { return 64 * sim.GiB }
 func (s *stub) Reserved() sim.Bytes                { return 0 }
 func (s *stub) Allocated() sim.Bytes               { return 0 }
@@ -163,10 +166,10 @@ func TestDefaultWatches(t *testing.T) {
 	if p.search.redundant != o.Redundant+2*o.RedundantStep {
 		t.Errorf("margin %v after two iterations with evictions", p.search.redundant)
 	}
-	// Evictions, and no plans left to try.
+	// Evictions, and no plans left to try: the best one stays.
 	o.SearchLimit = 1
 	check(t, run(New(o), &stub{}, []iteration{evicting, evicting, {}, {}, evicting}),
-		"warm-up full", "searching full armed", "stable light armed", "stable light armed", "warm-up full")
+		"warm-up full", "searching full armed", "stable light armed", "stable light armed", "stable light armed")
 }
 
 // TestWarmUpWaitsForASteadySequence: two similar iterations in a row.

@@ -24,6 +24,12 @@ const (
 	OptimizerOff    = "off"    // never
 )
 
+// Planners: how tensors are chosen once it is known how much has to go.
+const (
+	PlanStages = "stages" // shipped: copies must fit stages, see selector
+	PlanLinks  = "links"  // ours: copies are booked on the link, see linkPlanner
+)
+
 // Detectors of a changed operator sequence.
 const (
 	DetectLength = "length"        // operator count
@@ -40,8 +46,10 @@ type Options struct {
 	WarmUp, StableStep int
 
 	// Bandwidth is what the planner believes the host link moves each way,
-	// in MiB/s: a constant in the shipped code, never measured.
-	Bandwidth int64
+	// in MiB/s: a constant in the shipped code, never measured. With
+	// MeasureLink it is only used until copies have shown what they achieve.
+	Bandwidth   int64
+	MeasureLink bool
 
 	MinTensor     sim.Bytes // smaller tensors stay
 	Redundant     sim.Bytes // margin below the measured peak after evictions
@@ -62,6 +70,9 @@ type Options struct {
 	// UnknownLayers stands in when neither is known; 0 makes every operator a
 	// layer of its own, as shipped.
 	Layers, UnknownLayers int
+
+	Planner string // PlanStages or PlanLinks
+	InAhead int    // PlanLinks: stages by which a way back begins early
 
 	Optimizer string // OptimizerPlan, -Whole, -Chunks or -Off
 	Chunks    int
@@ -95,15 +106,19 @@ type Options struct {
 	SteadyWarmUp bool
 	// Watch: in the stable state the lightweight profiler stays on. A changed
 	// sequence leads back to warm-up. More than twice the evictions that the
-	// plan was accepted with continue the search, or lead back to warm-up if
-	// that has come to its limit. Shipped: the profiler is off and the state
-	// is final.
+	// plan was accepted with continue the search, unless that has come to its
+	// limit. Shipped: the profiler is off and the state is final.
 	Watch bool
 	// KeepBest: the search goes on while there are evictions, up to
 	// SearchLimit plans, and ends with the plan of the fastest iteration.
 	// Shipped: it ends at StableStep with the last plan.
 	KeepBest    bool
 	SearchLimit int
+	// Refine: the search also goes on while an iteration is clearly faster
+	// than its plan was made for, since a planner that believes in more time
+	// than there is hides less than it thinks. Shipped: the first plan, made
+	// for iterations full of evictions, is the last one.
+	Refine bool
 	// SeedGuard: the out-of-memory guard knows the optimizer states from the
 	// start and keeps its order when a plan is armed. Shipped: it knows what
 	// operators used since the last plan was armed.
@@ -122,6 +137,7 @@ func FaithfulV1() Options {
 		Target: Reduction, Reduction: 3 * sim.GiB, TargetBytes: 40 * sim.GiB,
 		SizeWeight: 2, DurationFactor: 1,
 		FreeDelay: 4, InFreeDelay: 2,
+		Planner: PlanStages, InAhead: 1,
 		Optimizer: OptimizerPlan, Chunks: 16,
 		Detect: DetectLength, MaxLength: 0.05, MinCosine: 0.95,
 		SearchLimit: 8,
@@ -133,6 +149,7 @@ func FaithfulV1() Options {
 func Default() Options {
 	o := FaithfulV1()
 	o.Target = Fit
+	o.Planner = PlanLinks
 	// A state that leaves relieves all micro-batches for one trip, which the
 	// score, made of coverage and size alone, does not see.
 	o.Optimizer = OptimizerWhole
@@ -146,6 +163,8 @@ func Default() Options {
 	o.SteadyWarmUp = true
 	o.Watch = true
 	o.KeepBest = true
+	o.Refine = true
+	o.MeasureLink = true
 	o.SeedGuard = true
 	return o
 }
@@ -170,6 +189,7 @@ func ReadOptions(p policies.Params) (Options, error) {
 	policies.Int(r, "warm_up", &o.WarmUp, 1, 1000)
 	policies.Int(r, "stable_step", &o.StableStep, 2, 1000)
 	policies.Int(r, "bandwidth_mib_per_s", &o.Bandwidth, 100, 1<<30)
+	r.Bool("measure_link", &o.MeasureLink)
 	policies.Int(r, "min_tensor_bytes", &o.MinTensor, 1, most)
 	policies.Int(r, "redundant_bytes", &o.Redundant, 0, most)
 	policies.Int(r, "redundant_step_bytes", &o.RedundantStep, 0, most)
@@ -183,6 +203,8 @@ func ReadOptions(p policies.Params) (Options, error) {
 	policies.Int(r, "in_free_delay", &o.InFreeDelay, 0, 1000)
 	policies.Int(r, "layers", &o.Layers, 0, 10000)
 	policies.Int(r, "unknown_layers", &o.UnknownLayers, 0, 10000)
+	r.Choice("planner", &o.Planner, PlanStages, PlanLinks)
+	policies.Int(r, "in_ahead", &o.InAhead, 0, 1000)
 	r.Choice("optimizer", &o.Optimizer, OptimizerPlan, OptimizerWhole, OptimizerChunks, OptimizerOff)
 	policies.Int(r, "chunks", &o.Chunks, 1, 4096)
 	r.Choice("detect", &o.Detect, DetectLength, DetectCosine, DetectOff)
@@ -196,6 +218,7 @@ func ReadOptions(p policies.Params) (Options, error) {
 	r.Bool("steady_warm_up", &o.SteadyWarmUp)
 	r.Bool("watch", &o.Watch)
 	r.Bool("keep_best", &o.KeepBest)
+	r.Bool("refine", &o.Refine)
 	policies.Int(r, "search_limit", &o.SearchLimit, 1, 1000)
 	r.Bool("seed_guard", &o.SeedGuard)
 	if err := r.Done(); err != nil {

@@ -20,6 +20,11 @@ type Input struct {
 	// the search has adjusted them.
 	Redundant sim.Bytes
 	Weight    float64
+
+	// Out and In are the believed rates of the link in MiB/s; 0 stands for
+	// Options.Bandwidth. The stage planner, which has one ledger for both
+	// ways, takes the slower.
+	Out, In int64
 }
 
 // Schedule is a planner's result: what to swap, and how it came about.
@@ -54,6 +59,7 @@ const retries = 3
 // It fails on a profile in which a stage comes twice.
 func Generate(in Input, o *Options) (*Schedule, error) {
 	obs := in.Profile
+	in.Out, in.In = cmp.Or(in.Out, o.Bandwidth), cmp.Or(in.In, o.Bandwidth)
 	layers := cmp.Or(o.Layers, obs.Layers, o.UnknownLayers)
 	g, err := newGrid(obs, layers)
 	if err != nil {
@@ -68,12 +74,17 @@ func Generate(in Input, o *Options) (*Schedule, error) {
 		return s, nil
 	}
 	candidates := g.candidates(obs, o)
-	g.rank(candidates, &m, in.Weight)
-	pool := pool{grid: g, memory: &m, options: o, duration: in.Duration,
-		ranked: candidates, states: g.states(in.States, o)}
-	best := pool.attempt(nil)
-	if o.RejectUseless {
-		best = pool.improve(best)
+	var best attempt
+	if o.Planner == PlanLinks {
+		best = planLinks(g, &m, o, in, append(candidates, g.states(in.States, o)...))
+	} else {
+		g.rank(candidates, &m, in.Weight)
+		pool := pool{grid: g, memory: &m, options: o, duration: in.Duration, rate: min(in.Out, in.In),
+			ranked: candidates, states: g.states(in.States, o)}
+		best = pool.attempt(nil)
+		if o.RejectUseless {
+			best = pool.improve(best)
+		}
 	}
 	slices.SortStableFunc(best.chosen, inOrder)
 	for _, c := range best.chosen {
@@ -90,6 +101,7 @@ type pool struct {
 	memory   *memory
 	options  *Options
 	duration sim.Time
+	rate     int64       // of the link, MiB/s
 	ranked   []Candidate // best first
 	states   []Candidate // to be chosen whatever comes
 }
@@ -105,7 +117,7 @@ type attempt struct {
 func (p *pool) attempt(without map[profilers.Tensor]bool) attempt {
 	all := slices.Concat(p.ranked, p.states)
 	s := &selector{
-		grid: p.grid, memory: p.memory, options: p.options,
+		grid: p.grid, memory: p.memory, options: p.options, rate: p.rate,
 		times: newStageTimes(p.grid, p.duration, p.options.CountAllOps),
 		all:   all, fates: make([]fate, len(all)), needs: newNeeds(p.memory.need),
 	}
@@ -123,7 +135,7 @@ func (p *pool) attempt(without map[profilers.Tensor]bool) attempt {
 	for _, i := range s.chosen {
 		a.chosen = append(a.chosen, &all[i])
 	}
-	p.grid.release(a.chosen, s.times, p.options)
+	p.grid.release(a.chosen, s.times, p.options, p.rate)
 	return a
 }
 

@@ -13,7 +13,7 @@ import (
 // which starts a stage's copies when the stage starts, or later by the debt of
 // the stages before. Memory is released a fixed number of stages after the one
 // in which the copy ends.
-func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options) {
+func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options, rate int64) {
 	type copyOf struct {
 		c   *Candidate
 		out bool
@@ -39,7 +39,7 @@ func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options) {
 		}
 		slices.SortStableFunc(work[stage], func(a, b copyOf) int { return inOrder(a.c, b.c) })
 		for _, w := range work[stage] {
-			clock += transfer(w.c.Bytes, o.Bandwidth)
+			clock += transfer(w.c.Bytes, rate)
 			if w.out {
 				w.c.free = after(clock, o.FreeDelay, w.c.inAt)
 			} else {

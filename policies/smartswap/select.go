@@ -17,6 +17,7 @@ type selector struct {
 	grid    *grid
 	memory  *memory
 	options *Options
+	rate    int64 // of the link, MiB/s
 	times   *stageTimes
 	all     []Candidate // best first
 	fates   []fate
@@ -129,4 +130,4 @@ func (s *selector) relieve(c *Candidate) {
 	s.needs.reduce(c.start, c.end, c.Bytes)
 }
 
-func (s *selector) transfer(c *Candidate) sim.Time { return transfer(c.Bytes, s.options.Bandwidth) }
+func (s *selector) transfer(c *Candidate) sim.Time { return transfer(c.Bytes, s.rate) }

@@ -169,7 +169,7 @@ func TestSelectionAgainstNaive(t *testing.T) {
 		g.rank(all, &m, o.SizeWeight)
 		want, reached := naive(g, m, slices.Clone(all), newStageTimes(g, obs.Duration, o.CountAllOps), &o)
 
-		s := &selector{grid: g, memory: &m, options: &o, times: newStageTimes(g, obs.Duration, o.CountAllOps),
+		s := &selector{grid: g, memory: &m, options: &o, rate: o.Bandwidth, times: newStageTimes(g, obs.Duration, o.CountAllOps),
 			all: all, fates: make([]fate, len(all)), needs: newNeeds(m.need)}
 		got := s.run()
 		if got != reached || len(s.chosen) != len(want) {
