@@ -160,8 +160,12 @@ func (spec *ClaimSpec) assert(c *results.Claim) {
 	}
 }
 
-// gainUnit is the unit of gains.
-const gainUnit = "%"
+// gainUnit is the unit of gains. A loss of less than tie is none: a policy that
+// never acts still costs the host a few events.
+const (
+	gainUnit = "%"
+	tie      = 0.01
+)
 
 func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
 	type one struct {
@@ -217,11 +221,11 @@ func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
 	}
 	loses := 0
 	for _, g := range gains {
-		if g.percent < 0 {
+		if g.percent < -tie {
 			loses++
 		}
 	}
-	count := newClaim(spec, "count", fmt.Sprintf("of %d cells in which both fit", len(gains)), "cells that lose", float64(loses))
+	count := newClaim(spec, "count", fmt.Sprintf("of %d cells in which both fit", len(gains)), fmt.Sprintf("cells that lose more than %g %%", tie), float64(loses))
 	return append(append(append(list, count), cells...), alone...)
 }
 
@@ -303,7 +307,7 @@ func claimTable(claims []results.Claim) *paper.Table {
 	}
 	losing := map[string]int{} // by claim
 	for i := range claims {
-		if c := &claims[i]; gainCell(c) && c.Simulated < 0 {
+		if c := &claims[i]; gainCell(c) && c.Simulated < -tie {
 			losing[c.Name]++
 		}
 	}
@@ -314,7 +318,7 @@ func claimTable(claims []results.Claim) *paper.Table {
 			switch {
 			case math.IsNaN(c.Simulated):
 				where += ": " + c.Note
-			case c.Simulated >= 0 || losing[c.Name] > fewCells:
+			case c.Simulated >= -tie || losing[c.Name] > fewCells:
 				continue
 			}
 		}
