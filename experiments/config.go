@@ -24,7 +24,6 @@ type Config struct {
 
 	Name  string // of the result folder
 	Title string
-	About string
 
 	Columns    []Column
 	Axes       []Axis
@@ -388,7 +387,6 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 	known := append([]field{
 		{key: "name", set: fileName(&c.Name)},
 		{key: "title", set: text(&c.Title)},
-		{key: "about", set: text(&c.About)},
 		{key: "column"}, {key: "axes"}, {key: "table"}, {key: "figure"}, {key: "claim"},
 		{key: "quick", free: &c.quick},
 	}, c.base.fields()...)

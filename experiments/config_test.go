@@ -327,3 +327,24 @@ func TestSoundInput(t *testing.T) {
 		}
 	}
 }
+
+// The page about files names every key that a file may have.
+func TestEveryKeyIsDescribed(t *testing.T) {
+	page, err := os.ReadFile("../configs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(fields []field)
+	walk = func(fields []field) {
+		for _, f := range fields {
+			if !strings.Contains(string(page), "`"+f.key+"`") && !strings.Contains(string(page), "["+f.key+"]") {
+				t.Errorf("configs/README.md does not describe %s", f.key)
+			}
+			walk(f.sub)
+		}
+	}
+	walk(new(Setup).fields())
+	walk(new(TableSpec).fields())
+	walk(new(FigureSpec).fields())
+	walk(new(ClaimSpec).fields())
+}
