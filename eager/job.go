@@ -113,7 +113,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	r := &rank{
 		job: j, index: i, eng: j.eng, costs: &j.node.Host, ready: alloc.NoBlock, scratch: alloc.NoBlock,
 		names: new(profilers.Names), residents: len(d.Residents), reason: swap.Ordered,
-		slots: j.node.Host.TaskQueue, depth: j.node.Host.LaunchQueue,
+		drains: cfg.Executor.Drain == "enough", slots: j.node.Host.TaskQueue, depth: j.node.Host.LaunchQueue,
 	}
 	r.self = j.eng.Register(r)
 	r.dev = stream.New(j.eng, j.share, j.machine, j.fabric, j.node.Device.Beside, i, i, r)

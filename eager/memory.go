@@ -35,7 +35,7 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		return b, granted
 	}
 	for {
-		for enough := r.job.cfg.Executor.Drain == "enough"; enough && !r.fits.Fits(size, 0) && r.x.Drain(); {
+		for r.drains && r.x.Holding() && !r.fits.Fits(size, 0) && r.x.Drain() {
 		}
 		b, err := r.mem.Malloc(size, 0)
 		sync := r.payAllocator()

@@ -100,6 +100,7 @@ type rank struct {
 	ready   alloc.Block
 	synced  bool
 	attempt int
+	drains  bool // holds are drained before the allocator grows
 
 	// Launching thread.
 	step      queue // issued in this step
@@ -249,9 +250,13 @@ func (r *rank) take() {
 				r.storages[in.A] = nil
 			}
 		case workloads.Save:
-			r.tell(policies.Event{Kind: policies.SaveEvent, Tensor: r.storages[in.A].Handle})
+			if r.needs.Events.Has(policies.SaveEvent) {
+				r.tell(policies.Event{Kind: policies.SaveEvent, Tensor: r.storages[in.A].Handle})
+			}
 		case workloads.Unpack:
-			r.tell(policies.Event{Kind: policies.UnpackEvent, Tensor: r.storages[in.A].Handle})
+			if r.needs.Events.Has(policies.UnpackEvent) {
+				r.tell(policies.Event{Kind: policies.UnpackEvent, Tensor: r.storages[in.A].Handle})
+			}
 		case workloads.Mark:
 			r.mark(in)
 		case workloads.Record:
