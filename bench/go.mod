@@ -10,4 +10,7 @@ require (
 	smartswap v0.0.0-00010101000000-000000000000
 )
 
-require github.com/rs/xid v1.6.0 // indirect
+require (
+	github.com/BurntSushi/toml v1.6.0 // indirect
+	github.com/rs/xid v1.6.0 // indirect
+)
