@@ -171,6 +171,7 @@ const (
 	maxDegree     = 1 << 16
 	maxBatch      = 1 << 20
 	maxMB         = 1 << 20 // of the allocator's sizes in MiB
+	maxCells      = 100_000 // of a file, and points of a cell
 )
 
 func (s *Setup) fields() []field {
@@ -351,9 +352,9 @@ func Parse(path, content string) (*Config, error) {
 	if err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
+			return nil, fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, oneLine(syntax.Message))
 		}
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %s", path, oneLine(err.Error()))
 	}
 	c := &Config{Path: path, Text: content, lines: locate(content)}
 	c.base = Setup{
@@ -368,6 +369,9 @@ func Parse(path, content string) (*Config, error) {
 	}
 	return c, nil
 }
+
+// oneLine keeps what a file says from breaking a message into lines.
+func oneLine(s string) string { return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(s) }
 
 // explain puts file and line before the message of a keyError.
 func (c *Config) explain(err error) error {

@@ -186,6 +186,15 @@ of = ["swap"]
 over = ["baseline"]
 `
 
+// numbers lists 1 to n.
+func numbers(n int) string {
+	var s strings.Builder
+	for i := range n {
+		fmt.Fprintf(&s, "%d,", i+1)
+	}
+	return s.String()
+}
+
 // Bad input: one line on stderr that names file, line, key, value and what is
 // allowed; exit code 2; nothing written.
 func TestBadInput(t *testing.T) {
@@ -260,6 +269,8 @@ func TestBadInput(t *testing.T) {
 		{name: "allocator option", old: "[workload]", new: "[allocator]\nbackend = \"cashing\"\n[workload]", want: []string{":6: allocator", "cashing"}},
 		{name: "allocator contradiction", old: "[workload]", new: "[allocator]\ngarbage_collection_threshold = 0.5\n[workload]", want: []string{":6: allocator", "memory_fraction"}},
 		{name: "executor option", old: "[workload]", new: "[executor]\nrelease = \"mine\"\n[workload]", want: []string{":6: executor", "mine", "custom"}},
+		{name: "too many cells", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.seq = [" + numbers(400) + "]\nworkload.batch = [" + numbers(400) + "]\n[[strategy]]\nname = \"swap\"", want: []string{"at most 100000 cells"}},
+		{name: "too many points", old: `["none"]`, new: "[\"none\"]\nmicro_batch = [" + numbers(100_001) + "]", want: []string{".toml:10: strategy", "100001 micro-batch sizes", "at most 100000 points"}},
 		{name: "no quick form", args: []string{"-quick"}, want: []string{"-quick", "[quick]"}},
 		{name: "unknown flag", args: []string{"-fast"}, want: []string{"-fast"}},
 		{name: "no workers", args: []string{"-parallel", "0"}, want: []string{"-parallel 0"}},

@@ -55,6 +55,12 @@ func (c *Config) Cells(devices func(node map[string]any) (int, error)) ([]*Cell,
 	if err != nil {
 		return nil, err
 	}
+	total := len(c.Columns) * len(c.Strategies)
+	for _, a := range axes {
+		if total *= len(a.Values); total > maxCells {
+			return nil, fmt.Errorf("%s: %d columns x %d strategies x the axes: want at most %d cells", c.Path, len(c.Columns), len(c.Strategies), maxCells)
+		}
+	}
 	combinations := product(axes)
 	var cells []*Cell
 	for col := range c.Columns {
@@ -155,6 +161,9 @@ func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices func(nod
 	if len(layouts) == 0 {
 		return &keyError{"strategy.layouts", `: missing; want "all" or an array of layouts such as "tp2pp1dp4"`}
 	}
+	if n := len(layouts) * len(setup.Strategy.Recompute) * len(setup.Strategy.MicroBatch); n > maxCells {
+		return &keyError{"strategy", fmt.Sprintf(": %d layouts x %d recomputations x %d micro-batch sizes: want at most %d points", len(layouts), len(setup.Strategy.Recompute), len(setup.Strategy.MicroBatch), maxCells)}
+	}
 	for _, l := range layouts {
 		for _, r := range setup.Strategy.Recompute {
 			for _, mb := range setup.Strategy.MicroBatch {
@@ -204,27 +213,21 @@ func (c *Config) blame(cell *Cell, err error) error {
 			return fmt.Errorf("%s: %w", c.Settings[i].Origin, key)
 		}
 	}
-	inStrategy := key.path
-	if rest, ok := strings.CutPrefix(key.path, "strategy."); ok {
-		inStrategy = fmt.Sprintf("strategy[%d].%s", cell.strategy, rest)
+	own := key.path // where the file would have it by itself
+	if rest, ok := strings.CutPrefix(own, "strategy"); ok {
+		own = fmt.Sprintf("strategy[%d]%s", cell.strategy, rest)
 	}
 	for _, path := range []string{
 		"axes." + key.path,
 		fmt.Sprintf("column[%d].%s", cell.column, key.path),
 		fmt.Sprintf("strategy[%d].set.%s", cell.strategy, key.path),
-		inStrategy,
 	} {
 		if n, ok := c.lines[path]; ok {
 			return fmt.Errorf("%s:%d: %w", c.Path, n, key)
 		}
 	}
-	// Not written down where it can be seen: the nearest line around it.
-	for _, path := range []string{fmt.Sprintf("column[%d].%s", cell.column, key.path), inStrategy} {
-		if n := c.lines.of(path); n > 0 && strings.Contains(path, ".") && c.lines[parent(path)] > 0 {
-			return fmt.Errorf("%s:%d: %w", c.Path, n, key)
-		}
+	if n := c.lines.of(own); n > 0 {
+		return fmt.Errorf("%s:%d: %w", c.Path, n, key)
 	}
 	return fmt.Errorf("%s: %w", c.Path, key)
 }
-
-func parent(path string) string { return path[:strings.LastIndex(path, ".")] }

@@ -276,7 +276,13 @@ func (s *Simulator) compute(b *boundOnce, p *Point, node *hw.Node) error {
 	if err != nil {
 		return err
 	}
-	c.Processes = nil // skipped optimizer steps and validation only change the mean; bounds are of the plain step
+	// The bound must hold for the mean of iterations that vary: it is of the
+	// shortest kind, without validation and, if steps may be skipped, without
+	// the optimizer.
+	c.Processes = nil
+	if p.Workload.SkipProbability > 0 || p.Workload.SkipBurst > 0 {
+		c.Processes = []workloads.Process{workloads.OverflowSkip{Probability: 1}}
+	}
 	perMicro := c.MicroBatch * c.DP
 	micros := c.GlobalBatch / perMicro
 	short := c.PP + 1 // a full pipeline and one more
