@@ -106,6 +106,8 @@ func printed(c *CellResult, column string) string {
 		return fmt.Sprintf("%.1f", v.Number())
 	case strings.HasPrefix(column, "fraction"):
 		return fmt.Sprintf("%.3f", v.Number())
+	case column == "multiple_of_hbm":
+		return fmt.Sprintf("%.2f", v.Number())
 	case strings.Contains(column, "_per_s"):
 		return fmt.Sprintf("%.0f", v.Number())
 	}
@@ -131,6 +133,8 @@ func heading(column string) string {
 	switch {
 	case column == "tokens_per_s_per_device":
 		return "tokens/s per device"
+	case column == "multiple_of_hbm":
+		return "multiple of HBM"
 	case strings.HasSuffix(column, "_bytes"):
 		return words(strings.TrimSuffix(column, "_bytes")) + " (GiB)"
 	case strings.HasSuffix(column, "_ms"):

@@ -102,7 +102,13 @@ func rowColumns() []rowColumn {
 			if !r.Best {
 				return math.NaN()
 			}
-			return float64(r.Ideal) / float64(r.Outcome.Time)
+			return float64(r.Ideal.Time) / float64(r.Outcome.Time)
+		}),
+		decimal("multiple_of_hbm", "peak allocated bytes of the same point with unbounded HBM over what the allocator may reserve; of the best point, empty for ideal strategies", fitting, func(r *Result) float64 {
+			if !r.Best || r.Bounds.Capacity == 0 {
+				return math.NaN()
+			}
+			return float64(r.Ideal.PeakAllocated) / float64(r.Bounds.Capacity)
 		}),
 		whole("peak_allocated_bytes", "peak bytes in blocks handed out, worst device", simulated, func(r *Result) int64 { return int64(r.Outcome.PeakAllocated) }),
 		whole("peak_reserved_bytes", "peak bytes the allocator held from the driver, worst device", simulated, func(r *Result) int64 { return int64(r.Outcome.PeakReserved) }),

@@ -30,9 +30,8 @@ type Result struct {
 	Outcome  Outcome
 	Interval sim.Time // see pool
 	Best     bool     // of its cell
-	// Ideal is the iteration time of the same point with unbounded HBM; of
-	// the best point only.
-	Ideal sim.Time
+	// Ideal is the same point with unbounded HBM; of the best point only.
+	Ideal *Outcome
 }
 
 // CellResult is a searched cell; Results are in the order of its points.
@@ -152,19 +151,19 @@ func (c *CellResult) run(ctx context.Context, i int, r Runner) error {
 	return nil
 }
 
-// ideal is the time of the same point with unbounded HBM.
-func (c *CellResult) ideal(ctx context.Context, best *Result, r Runner) (sim.Time, error) {
+// ideal is the same point with unbounded HBM.
+func (c *CellResult) ideal(ctx context.Context, best *Result, r Runner) (*Outcome, error) {
 	if best.Point.Strategy.Ideal {
-		return best.Outcome.Time, nil
+		return &best.Outcome, nil
 	}
 	outcome, _, err := c.simulate(ctx, best.Point.Ideal(), r)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if outcome.OOM != nil {
-		return 0, fmt.Errorf("%v does not fit into unbounded memory", best.Point)
+		return nil, fmt.Errorf("%v does not fit into unbounded memory", best.Point)
 	}
-	return outcome.Time, nil
+	return &outcome, nil
 }
 
 // simulate runs p's replications. Seeds of replications follow each other, the
