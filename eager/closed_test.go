@@ -488,6 +488,66 @@ func TestClosedForms(t *testing.T) {
 			want: 10*us + 20*us + 20*us + 5*us,
 		},
 		{
+			// Stage 0 runs F1 F2 B1 F3 B2 B3, stage 1 F1 B1 F2 B2 F3 B3; a
+			// transfer takes 1 us, and each pair of neighbours makes theirs
+			// in one order. (m + p - 1)(f + b) = 120 us, and six transfers
+			// lie on the critical path.
+			name:  "1F1B on two stages: the pipeline's bubble",
+			ranks: 2,
+			program: func(rank int, b *workloads.Builder, n *workloads.Names) {
+				// x is what goes forward, y what comes back, by micro-batch.
+				var x, y [3]workloads.StorageID
+				for m := range 3 {
+					x[m], y[m] = b.New(tensor(1000)), b.New(tensor(1000))
+					b.Op(eagertest.Kernel(n, "init", 0), workloads.Out(x[m]), workloads.Out(y[m]))
+				}
+				transfer := func(tag int32, what workloads.Arg, send bool) {
+					if send {
+						b.Order(workloads.Compute, workloads.CommPeer)
+					}
+					b.Op(workloads.OpSpec{Name: n.ID("p2p"), Lane: workloads.CommPeer, Kernel: workloads.Kernel{
+						Work: hw.Work{Kind: hw.Transfer, Size: 1000}, Group: []int32{0, 1}, Tag: tag}}, what)
+					if !send {
+						b.Order(workloads.CommPeer, workloads.Compute)
+					}
+				}
+				steps := "FsFrsBFrsBrB"
+				if rank == 1 {
+					steps = "rFBsrFBsrFBs"
+				}
+				forward, backward := int32(0), int32(1) // tags of the two ways
+				var done [256]int
+				for _, step := range steps {
+					m := done[step]
+					done[step]++
+					switch step {
+					case 'F':
+						b.Op(eagertest.Kernel(n, "f", 10*us), workloads.InPlace(x[m]))
+					case 'B':
+						b.Op(eagertest.Kernel(n, "b", 20*us), workloads.InPlace(y[m]))
+					case 's':
+						if rank == 0 {
+							transfer(forward, workloads.In(x[m]), true)
+						} else {
+							transfer(backward, workloads.In(y[m]), true)
+						}
+					case 'r':
+						if rank == 0 {
+							transfer(backward, workloads.Out(y[m]), false)
+						} else {
+							transfer(forward, workloads.Out(x[m]), false)
+						}
+					}
+				}
+				b.Order(workloads.CommPeer, workloads.Compute)
+				for m := range 3 {
+					b.Drop(x[m])
+					b.Drop(y[m])
+				}
+			},
+			want: 126 * us,
+		},
+		{
 			name:   "ready order: a copy that waits does not hold the engine",
 			policy: script{0: evict(0)},
 			program: func(_ int, b *workloads.Builder, n *workloads.Names) {

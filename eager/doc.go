@@ -19,12 +19,24 @@
 //	scratch   workspace
 //	pay       dispatch + everything charged since the last payment
 //	launch    the kernel is issued; versions of written storages advance
-//	post      record; AfterOp event; match swap-outs; stage tasks; releases
+//	post      record; AfterOp event; match swap-outs
+//	matched   matched tensors leave; stage tasks; releases; the clock advances
 //	due       planned swap-ins find memory
 //
 // Host time is charged while a step acts and paid as one span before the
 // commands of the step reach the launch queue. The cost of what follows the
-// kernel is paid with the next operator.
+// kernel is paid with the next operator. A step that has to wait (for a queue,
+// for a synchronous eviction, for host memory) is taken up again where it
+// stopped.
+//
+// # When memory is short
+//
+// In this order, until the allocation succeeds: memory held for swap-outs under
+// way is given back, oldest first, the compute stream waiting for each; the
+// allocator grows, or returns its cache to the driver and tries again; the
+// policy makes room (Pressure); a swap-in that nobody has used yet is taken
+// back; the host waits for buffers of copies under way. Then the run ends with
+// an OutOfMemory report.
 //
 // # Where to start reading
 //
