@@ -21,6 +21,7 @@ import (
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
 	"smartswap/hw"
+	"smartswap/policies"
 	"smartswap/sim"
 )
 
@@ -30,10 +31,12 @@ type token uint64
 
 const writing token = 1 << 63
 
-// tokenOf is injective for the runs that are checked: 2^23 handles are told
-// apart by generation, 2^20 versions each.
-func tokenOf(s *swap.Storage, version uint32) token {
-	return token(uint64(s.Handle)<<20|uint64(version)&(1<<20-1)) &^ writing
+// current is the token of a storage's content in program order. The observer
+// counts versions itself, from the writes it is told of, and trusts no one
+// else's count. Tokens are unequal for the runs that are checked: 2^20
+// versions of a storage, and handles that differ in their lower 43 bits.
+func (m *Memory) current(s *swap.Storage) token {
+	return token(uint64(s.Handle)<<20|uint64(m.versions[s.Handle])&(1<<20-1)) &^ writing
 }
 
 // span is a range of device memory.
@@ -45,53 +48,49 @@ type access struct {
 	buffer alloc.Buffer // alloc.NoBuffer: device memory
 	expect token        // before; 0 = does not matter
 	leave  token        // after; 0 = unchanged
-	what   policiesHandle
 }
-
-type policiesHandle = int64
 
 // record is the accesses of one command.
-type record struct {
-	accesses []access
-	command  bool // false: a wait or marker, never recorded
-}
+type record struct{ accesses []access }
 
 // Memory checks one rank.
 type Memory struct {
-	rank    int
-	mem     alloc.Allocator
-	report  func(format string, args ...any)
-	now     func() sim.Time
-	content regions
-	hosts   []token // by buffer
-	owned   []span  // allocated blocks in address order
-	blocks  map[alloc.Block]span
-	pending []access               // of the operator being issued
-	streams [stream.Count][]record // issued, not retired, in order
+	rank     int
+	mem      alloc.Allocator
+	report   func(format string, args ...any)
+	now      func() sim.Time
+	content  regions
+	hosts    []token // by buffer
+	owned    []span  // allocated blocks in address order
+	blocks   map[alloc.Block]span
+	versions map[policies.Handle]uint32
+	pending  []access               // of the operator being issued
+	streams  [stream.Count][]record // issued, not retired, in order
 }
 
 // NewMemory returns the checks of one rank; broken invariants go to report.
 func NewMemory(rank int, mem alloc.Allocator, now func() sim.Time, report func(format string, args ...any)) *Memory {
-	return &Memory{rank: rank, mem: mem, report: report, now: now, blocks: make(map[alloc.Block]span)}
+	return &Memory{rank: rank, mem: mem, report: report, now: now, blocks: make(map[alloc.Block]span), versions: make(map[policies.Handle]uint32)}
 }
 
-// Begin, Reads, Writes and Issue describe the kernel issued next. Reads is
-// called before the versions advance, Writes after.
+// Begin, Reads, Writes and Issue describe the kernel issued next: all it reads
+// first, then, once for each storage, what it writes.
 func (m *Memory) Begin() { m.pending = m.pending[:0] }
 
-// Reads tells that the kernel needs the current version of s.
+// Reads tells that the kernel needs the present content of s.
 func (m *Memory) Reads(s *swap.Storage) {
-	m.pending = append(m.pending, access{span: m.range_(s.Block, s.Bytes), buffer: alloc.NoBuffer, expect: tokenOf(s, s.Version), what: int64(s.Handle)})
+	m.pending = append(m.pending, access{span: m.range_(s.Block, s.Bytes), buffer: alloc.NoBuffer, expect: m.current(s)})
 }
 
-// Writes tells that the kernel leaves the current version of s behind.
+// Writes tells that the kernel leaves a new content of s behind.
 func (m *Memory) Writes(s *swap.Storage) {
-	m.pending = append(m.pending, access{span: m.range_(s.Block, s.Bytes), buffer: alloc.NoBuffer, leave: tokenOf(s, s.Version), what: int64(s.Handle)})
+	m.versions[s.Handle]++
+	m.pending = append(m.pending, access{span: m.range_(s.Block, s.Bytes), buffer: alloc.NoBuffer, leave: m.current(s)})
 }
 
 // Issue puts the kernel on a stream.
 func (m *Memory) Issue(on stream.ID) {
-	m.streams[on] = append(m.streams[on], record{accesses: slices.Clone(m.pending), command: true})
+	m.streams[on] = append(m.streams[on], record{accesses: slices.Clone(m.pending)})
 }
 
 // Immediate is an operator without device work: its effects are there at once.
@@ -105,7 +104,7 @@ func (m *Memory) Immediate() {
 
 // Resident gives a storage that exists before the first iteration its content.
 func (m *Memory) Resident(s *swap.Storage) {
-	m.content.set(m.range_(s.Block, s.Bytes), tokenOf(s, s.Version))
+	m.content.set(m.range_(s.Block, s.Bytes), m.current(s))
 }
 
 func (m *Memory) range_(b alloc.Block, size sim.Bytes) span {
@@ -115,15 +114,15 @@ func (m *Memory) range_(b alloc.Block, size sim.Bytes) span {
 
 // Copied puts a copy on a stream.
 func (m *Memory) Copied(on stream.ID, s *swap.Storage, b alloc.Block, c *swap.Copy, dir hw.Direction) {
-	dev := access{span: m.range_(b, s.Bytes), buffer: alloc.NoBuffer, what: int64(s.Handle)}
-	host := access{buffer: c.Buffer, what: int64(s.Handle)}
-	t := tokenOf(s, s.Version)
+	dev := access{span: m.range_(b, s.Bytes), buffer: alloc.NoBuffer}
+	host := access{buffer: c.Buffer}
+	t := m.current(s)
 	if dir == hw.D2H {
 		dev.expect, host.leave = t, t
 	} else {
 		host.expect, dev.leave = t, t
 	}
-	m.streams[on] = append(m.streams[on], record{accesses: []access{dev, host}, command: true})
+	m.streams[on] = append(m.streams[on], record{accesses: []access{dev, host}})
 }
 
 // Started checks what a command needs and marks what it is about to change.
