@@ -30,8 +30,8 @@ type Config struct {
 	Unbounded bool
 	// HBM replaces the node's allocator capacity; 0 keeps it.
 	HBM sim.Bytes
-	// HostNone removes all host time and queue limits: a trace without host
-	// costs.
+	// HostNone removes all host time: a trace without host costs. The launch
+	// queue keeps its length, so that the host does not run ahead for ever.
 	HostNone bool
 
 	// Iterations is how many are run, >= 1; the first Warmup of them are not

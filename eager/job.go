@@ -77,7 +77,7 @@ func newJob(cfg *Config) (*job, error) {
 		iterations: make([]Iteration, cfg.Iterations), passing: make([]int, cfg.Iterations),
 	}
 	if cfg.HostNone {
-		j.node.Host = hw.Host{Memory: cfg.Node.Host.Memory, Pinned: cfg.Node.Host.Pinned, NUMA: cfg.Node.Host.NUMA, NUMABandwidth: cfg.Node.Host.NUMABandwidth}
+		j.node.Host = hw.Host{LaunchQueue: cfg.Node.Host.LaunchQueue, Memory: cfg.Node.Host.Memory, Pinned: cfg.Node.Host.Pinned, NUMA: cfg.Node.Host.NUMA, NUMABandwidth: cfg.Node.Host.NUMABandwidth}
 		j.light = nil
 	}
 	j.eng.SetLimits(cfg.Limits)
