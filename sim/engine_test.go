@@ -347,7 +347,7 @@ func TestFingerprint(t *testing.T) {
 		return e.Fingerprint()
 	}
 	a, b := step{5, PrioDevice, 1, 2}, step{5, PrioDevice, 2, 1}
-	if history(a, b) != history(a, b) {
+	if first, second := history(a, b), history(a, b); first != second {
 		t.Error("the same history has two fingerprints")
 	}
 	seen := map[uint64]string{}

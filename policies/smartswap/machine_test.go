@@ -199,7 +199,7 @@ func TestSearchKeepsTheBest(t *testing.T) {
 	}
 	p, rt = New(o), &stub{}
 	var second *policies.Plan // ran in the iteration of 130 ms
-	got = run(p, rt, script[:3])
+	run(p, rt, script[:3])
 	second = rt.armed
 	p, rt = New(o), &stub{}
 	got = run(p, rt, script)
