@@ -1,0 +1,85 @@
+package history
+
+import (
+	"smartswap/eager/alloc"
+	"smartswap/formats/snapshot"
+)
+
+// Recorder keeps the history of one allocator.
+type Recorder struct {
+	from    alloc.Inspector
+	device  int
+	context func() (timeUS int64, frames []snapshot.Frame)
+	events  []snapshot.Event // a ring once it is full
+	oldest  int
+	limit   int
+}
+
+// Record starts to keep the history of a, which belongs to device. context, if
+// not nil, tells for each event when it happened, in microseconds, and where in
+// the program; equal places should share a slice. limit > 0 is the number of
+// events to keep, of which the oldest are lost first; 0 = all.
+func Record(a alloc.Inspector, device, limit int, context func() (timeUS int64, frames []snapshot.Frame)) *Recorder {
+	r := &Recorder{from: a, device: device, limit: limit, context: context}
+	a.Observe(r.add)
+	return r
+}
+
+func (r *Recorder) add(t alloc.Trace) {
+	e := snapshot.Event{Action: actionOf(t.Action), Addr: t.Addr, Size: t.Size, Stream: int64(t.Stream)}
+	if r.context != nil {
+		e.TimeUS, e.Frames = r.context()
+	}
+	if r.limit == 0 || len(r.events) < r.limit {
+		r.events = append(r.events, e)
+		return
+	}
+	r.events[r.oldest] = e
+	if r.oldest++; r.oldest == r.limit {
+		r.oldest = 0
+	}
+}
+
+// AddTo adds the device's segments as they are now and its history to s, which
+// may hold those of other devices already.
+func (r *Recorder) AddTo(s *snapshot.Snapshot) {
+	for _, g := range r.from.Segments() {
+		seg := snapshot.Segment{
+			Device: r.device, Address: g.Addr, Size: g.Size, Stream: int64(g.Stream), Large: g.Large,
+			Blocks: make([]snapshot.Block, len(g.Blocks)),
+		}
+		for i, b := range g.Blocks {
+			seg.Blocks[i] = snapshot.Block{Address: b.Addr, Size: b.Size, Requested: b.Requested, State: stateOf(b.State)}
+		}
+		s.Segments = append(s.Segments, seg)
+	}
+	for len(s.Traces) <= r.device {
+		s.Traces = append(s.Traces, nil)
+	}
+	trace := make([]snapshot.Event, 0, len(r.events))
+	trace = append(append(trace, r.events[r.oldest:]...), r.events[:r.oldest]...)
+	s.Traces[r.device] = trace
+}
+
+// actionOf is the file's word for an action of the model: both bear PyTorch's
+// names.
+func actionOf(a alloc.Action) snapshot.Action {
+	name := a.String()
+	for f := range snapshot.Other {
+		if f.String() == name {
+			return f
+		}
+	}
+	return snapshot.Other
+}
+
+// stateOf is the file's word for a state of the model.
+func stateOf(s alloc.State) snapshot.State {
+	switch s {
+	case alloc.Allocated:
+		return snapshot.Allocated
+	case alloc.Pending:
+		return snapshot.PendingFree
+	}
+	return snapshot.Inactive
+}
