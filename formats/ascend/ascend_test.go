@@ -65,7 +65,7 @@ func TestKernels(t *testing.T) {
 	}
 	for _, want := range []string{
 		"k.csv:1: repaired: byte-order mark", "k.csv:5: skipped: task without a start",
-		"k.csv:6: skipped: row with another number of fields", "k.csv:7: skipped: task of less than 0 or more than 30 s",
+		"k.csv:6: skipped: row with fewer fields", "k.csv:7: skipped: task of less than 0 or more than 30 s",
 	} {
 		if !strings.Contains(lines(&list), want) {
 			t.Errorf("no note %q in %s", want, lines(&list))

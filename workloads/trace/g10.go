@@ -66,9 +66,19 @@ func batchOf(file string) (int, bool) {
 //
 // everything is found from its path; Options name what lies elsewhere. The
 // tables in graph serve networks whose text is not that of a transformer.
+//
+// path may be a folder in this layout; then Options.Network and Options.Batch
+// choose the file.
 func openG10(rep *Report, path string, opt Options) (*native.Trace, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if info.IsDir() {
+		if path, err = timesIn(path, opt); err != nil {
+			return nil, err
+		}
+	}
 	var times []sim.Time
-	err := readFile(rep, path, func(r io.Reader) (err error) {
+	err := readFile(rep, path, opt, func(r io.Reader, _ string) (err error) {
 		times, err = g10.ReadTimes(r, path)
 		return err
 	})
@@ -121,7 +131,7 @@ func (f *g10Files) graph() (g *g10.Graph, fromTables bool, err error) {
 		globals = g10.BERTGlobals
 	}
 	var net *g10.Net
-	err = readFile(f.rep, path, func(r io.Reader) (err error) {
+	err = readFile(f.rep, path, f.opt, func(r io.Reader, _ string) (err error) {
 		text := bufio.NewReader(r)
 		if start, _ := text.Peek(1); len(start) == 1 && (start[0] < '0' || start[0] > '9') {
 			return nil // a printed module: net stays nil
@@ -139,8 +149,8 @@ func (f *g10Files) graph() (g *g10.Graph, fromTables bool, err error) {
 	f.rep.note(Skipped, path, "not the text of a transformer; the derived tables are read instead")
 	prefix := filepath.Join(f.root, "graph", fmt.Sprintf("%s-%d", f.network, f.batch))
 	kernels, tensors := prefix+".kernels.csv.gz", prefix+".tensors.csv.gz"
-	err = readFile(f.rep, kernels, func(k io.Reader) error {
-		return readFile(f.rep, tensors, func(t io.Reader) (err error) {
+	err = readFile(f.rep, kernels, f.opt, func(k io.Reader, _ string) error {
+		return readFile(f.rep, tensors, f.opt, func(t io.Reader, _ string) (err error) {
 			g, err = g10.ReadTables(k, kernels, t, tensors)
 			return err
 		})
@@ -163,7 +173,7 @@ func (f *g10Files) scratch(times string, fromTables bool, n int) ([]sim.Bytes, e
 		}
 	}
 	var scratch []sim.Bytes
-	err := readFile(f.rep, path, func(r io.Reader) (err error) {
+	err := readFile(f.rep, path, f.opt, func(r io.Reader, _ string) (err error) {
 		scratch, err = g10.ReadScratch(r, path)
 		return err
 	})

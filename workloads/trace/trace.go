@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
 	"compress/gzip"
@@ -12,11 +13,12 @@ import (
 	"strings"
 
 	"smartswap/formats/native"
+	"smartswap/formats/notes"
 	"smartswap/workloads"
 )
 
 // Options help Open where a path does not say everything. The zero value is
-// right for native files and for G10 kernel-time files in their usual place.
+// right for files that are complete in themselves or lie in their usual place.
 type Options struct {
 	// Network and Batch choose a workload when the path is a folder that is
 	// laid out as G10's; see openG10. Batch alone overrides the batch size that
@@ -29,131 +31,208 @@ type Options struct {
 	// Globals is the border of the ids in the network text below which tensors
 	// outlive an iteration; 0 = that of the published BERT text.
 	Globals int
+	// Member is the file to read of an archive that holds several.
+	Member string
+	// Step chooses one profiled step of a recording of several; "" = all of it,
+	// as one iteration.
+	Step string
+	// NoGaps leaves out the time that the recorded host took: the device then
+	// waits for the simulated host alone.
+	NoGaps bool
 }
 
-// Kind says what a Note is about.
-type Kind uint8
+// Kind says what a Note is about; see package notes.
+type Kind = notes.Kind
 
 // Kinds of notes.
 const (
-	Skipped  Kind = iota // in the file, but not in the workload
-	Repaired             // was wrong in the file, and safe to put right
-	Inferred             // not in the file, but needed
+	Skipped  = notes.Skipped
+	Repaired = notes.Repaired
+	Inferred = notes.Inferred
 )
-
-// String is the kind as tables show it.
-func (k Kind) String() string {
-	switch k {
-	case Skipped:
-		return "skipped"
-	case Repaired:
-		return "repaired"
-	case Inferred:
-		return "inferred"
-	}
-	return "unknown"
-}
 
 // Note is one thing that a workload has from somewhere else than the file, or
 // the reverse.
-type Note struct {
-	Kind  Kind
-	Where string // file, or file:line
-	What  string
-}
-
-// String is the note in one line.
-func (n Note) String() string { return n.Where + ": " + n.Kind.String() + ": " + n.What }
+type Note = notes.Note
 
 // Report tells how a file became a workload.
 type Report struct {
-	Format string   // "native", "g10"
+	Format string   // the name of the format, such as "native" or "g10"
 	Files  []string // that were read, the main one first
 	Notes  []Note
+
+	list notes.List // becomes Notes when Open returns
 }
 
 func (r *Report) note(kind Kind, where, format string, args ...any) {
-	r.Notes = append(r.Notes, Note{Kind: kind, Where: where, What: fmt.Sprintf(format, args...)})
+	r.list.Add(kind, where, format, args...)
 }
 
-// Open reads the workload at path: a native file, a G10 kernel-time file
-// (".../traces/BERT_Base/cudnn256.txt"), or a folder laid out as G10's together
-// with Options.Network and Options.Batch. Files may be packed with gzip,
-// whatever their name. An error is one line that says which file, and where it
-// can the line, what is wrong and what is allowed.
+// Open reads the workload at path. The content tells the format (see formats),
+// not the name. Files may be packed with gzip, and lie in a tar archive
+// (Options.Member chooses among several). An error is one line that says which
+// file, and where it can the line, what is wrong and what is allowed.
 func Open(path string, opt Options) (workloads.Workload, Report, error) {
 	var rep Report
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, rep, err
 	}
-	if info.IsDir() {
-		if path, err = timesIn(path, opt); err != nil {
+	f := folder(path)
+	if !info.IsDir() {
+		if f, err = sniff(path, opt); err != nil {
 			return nil, rep, err
 		}
 	}
-	format := ""
-	err = readFile(&rep, path, func(r io.Reader) error {
-		start, err := bufio.NewReader(r).Peek(64)
+	rep.Format = f.name
+	t, err := f.open(&rep, path, opt)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	rep.Notes = rep.list.All()
+	return t, rep, nil
+}
+
+// format is one kind of file that Open knows.
+type format struct {
+	name, begins string // begins: how to tell it, for messages
+	open         func(*Report, string, Options) (*native.Trace, error)
+}
+
+// Formats, in the order in which messages list them.
+var (
+	nativeFormat = format{"native", "begins with \"smartswap-trace\"", openNative}
+	g10Format    = format{"g10", "kernel times of G10: begins with a line such as \"0000 2.5 ms\"", openG10}
+	ascendFormat = format{"ascend", "a folder with ASCEND_PROFILER_OUTPUT, or a kernel_details.csv", openAscend}
+)
+
+// allowed lists the formats for messages.
+func allowed() string {
+	var list []string
+	for _, f := range []format{nativeFormat, g10Format, ascendFormat} {
+		list = append(list, f.name+" ("+f.begins+")")
+	}
+	return strings.Join(list, ", ")
+}
+
+// folder is the format of a folder.
+func folder(path string) format {
+	if _, err := ascendTables(path); err == nil {
+		return ascendFormat
+	}
+	return g10Format
+}
+
+// sniff tells the format of a file by its first bytes.
+func sniff(path string, opt Options) (f format, err error) {
+	known := false
+	var rep Report // of the files that are only sniffed at
+	err = readFile(&rep, path, opt, func(r io.Reader, _ string) error {
+		in := bufio.NewReaderSize(r, sniffed)
+		start, err := in.Peek(64)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		format = sniff(start)
+		if len(start) == 0 {
+			return fmt.Errorf("%s:1: the file is empty: unknown format; allowed: %s", path, allowed())
+		}
+		if start, err = in.Peek(sniffed); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		f, known = sniffBytes(start)
 		return nil
 	})
-	if err != nil {
-		return nil, rep, err
+	if err == nil && !known {
+		err = fmt.Errorf("%s:1: unknown format; allowed: %s", path, allowed())
 	}
-	rep = Report{Format: format} // files were only sniffed at
-	var w workloads.Workload
-	switch format {
-	case "native":
-		err = readFile(&rep, path, func(r io.Reader) (err error) {
-			w, err = native.Read(r, path)
-			return err
-		})
-	case "g10":
-		w, err = openG10(&rep, path, opt)
-	default:
-		err = fmt.Errorf("%s:1: unknown format; allowed: a native trace (begins with \"smartswap-trace\"), kernel times of G10 (begins with a line such as \"0000 2.5 ms\")", path)
-	}
-	if err != nil {
-		return nil, rep, err
-	}
-	return w, rep, nil
+	return f, err
 }
 
-// sniff tells a format by the first bytes of a file; "" if it is unknown.
-func sniff(start []byte) string {
+// sniffed is how much of a file its format is told by.
+const sniffed = 64 << 10
+
+func sniffBytes(start []byte) (format, bool) {
+	start = bytes.TrimPrefix(start, []byte("\ufeff"))
 	line, _, _ := bytes.Cut(start, []byte("\n"))
-	if bytes.HasPrefix(line, []byte("smartswap-trace ")) {
-		return "native"
-	}
 	var number int
 	var value, unit string
-	if n, _ := fmt.Sscanf(string(line), "%d %s %s", &number, &value, &unit); n == 3 && number == 0 && unit == "ms" {
-		return "g10"
+	switch n, _ := fmt.Sscanf(string(line[:min(len(line), 64)]), "%d %s %s", &number, &value, &unit); {
+	case bytes.HasPrefix(line, []byte("smartswap-trace ")):
+		return nativeFormat, true
+	case n == 3 && number == 0 && unit == "ms":
+		return g10Format, true
+	case bytes.Contains(line, []byte("Start Time(us)")) && bytes.Contains(line, []byte("Duration(us)")):
+		return ascendFormat, true
 	}
-	return ""
+	return format{}, false
 }
 
-// readFile opens a file, unpacks it if it is packed, and hands it to read.
-func readFile(rep *Report, path string, read func(io.Reader) error) error {
+func openNative(rep *Report, path string, opt Options) (t *native.Trace, err error) {
+	err = readFile(rep, path, opt, func(r io.Reader, name string) error {
+		t, err = native.Read(r, name)
+		return err
+	})
+	return t, err
+}
+
+// readFile opens a file, unpacks it if it is packed, and hands it to read with
+// the name to call it by.
+func readFile(rep *Report, path string, opt Options, read func(r io.Reader, name string) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	rep.Files = append(rep.Files, path)
-	in := bufio.NewReader(f)
-	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return read(in)
+	in := bufio.NewReaderSize(f, 64<<10)
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		in = bufio.NewReaderSize(z, 64<<10)
 	}
-	z, err := gzip.NewReader(in)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if start, _ := in.Peek(512); len(start) == 512 && bytes.Equal(start[257:262], []byte("ustar")) {
+		return readArchive(rep, path, in, opt.Member, read)
 	}
-	return read(z)
+	return read(in, path)
+}
+
+// readArchive hands a file of a tar archive to read: the named one, or the only
+// one. Folders, the side files of macOS ("._name") and programs are no traces.
+func readArchive(rep *Report, path string, in io.Reader, member string, read func(io.Reader, string) error) error {
+	files := tar.NewReader(in)
+	var first string
+	for {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		base := filepath.Base(h.Name)
+		if h.Typeflag != tar.TypeReg || strings.HasPrefix(base, "._") || strings.HasSuffix(base, ".py") {
+			continue
+		}
+		switch {
+		case member == "" && first == "":
+			first = h.Name
+		case member == "":
+			return fmt.Errorf("%s: an archive of several files; choose one as the member, such as %q or %q", path, first, h.Name)
+		}
+		if member == h.Name {
+			return read(files, path+"/"+h.Name)
+		}
+	}
+	switch {
+	case member != "":
+		return fmt.Errorf("%s: no file %q in the archive", path, member)
+	case first == "":
+		return fmt.Errorf("%s: no file in the archive", path)
+	}
+	again := Report{} // the archive is in the report already
+	return readFile(&again, path, Options{Member: first}, read)
 }
 
 // Export writes the first n iterations of a workload as a native file, packed

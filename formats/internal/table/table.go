@@ -31,7 +31,9 @@ type Reader struct {
 	file   string
 	list   *notes.List
 	at     []int // field of each column; -1 = absent
+	needed int   // the last required field
 	row    []string
+	end    int // fields of row from here on are empty
 	width  int
 }
 
@@ -79,6 +81,9 @@ func New(in io.Reader, file string, list *notes.List, columns []Column) (*Reader
 		if r.at[i] < 0 && col.Required {
 			return nil, fmt.Errorf("%s:1: no column %s", file, strings.Join(quoted(col.Names), " or "))
 		}
+		if col.Required {
+			r.needed = max(r.needed, r.at[i])
+		}
 	}
 	return r, nil
 }
@@ -102,8 +107,10 @@ func quoted(names []string) []string {
 	return out
 }
 
-// Next goes to the next row; false at the end. A row with another number of
-// fields than the header is skipped with a note.
+// Next goes to the next row; false at the end. The last cell of a row with fewer
+// fields than the header may be cut inside a number and counts as empty; a row
+// that then lacks a required column is skipped. Of a longer row the rest is
+// ignored. All of it is noted.
 func (r *Reader) Next() (bool, error) {
 	for {
 		r.budget.left = MaxRow
@@ -115,10 +122,18 @@ func (r *Reader) Next() (bool, error) {
 			return false, r.wrap(err)
 		}
 		r.row = row
-		if len(row) == r.width {
-			return true, nil
+		r.end = len(row)
+		if len(row) < r.width {
+			if r.end--; r.end <= r.needed {
+				r.list.Count(notes.Skipped, r.file, r.Line(), "row with fewer fields than the header")
+				continue
+			}
+			r.list.Count(notes.Repaired, r.file, r.Line(), "row with fewer fields than the header, those at its end empty")
 		}
-		r.list.Count(notes.Skipped, r.file, r.Line(), "row with another number of fields than the header")
+		if len(row) > r.width {
+			r.list.Count(notes.Repaired, r.file, r.Line(), "row with more fields than the header, the rest ignored")
+		}
+		return true, nil
 	}
 }
 
@@ -142,7 +157,7 @@ func (r *Reader) Has(column int) bool { return r.at[column] >= 0 }
 // Text is the cell of a column without the space around it; "" if the column
 // is absent or the cell says that there is nothing ("N/A").
 func (r *Reader) Text(column int) string {
-	if r.at[column] < 0 {
+	if r.at[column] < 0 || r.at[column] >= r.end {
 		return ""
 	}
 	s := strings.TrimSpace(r.row[r.at[column]]) // a tab follows some times
