@@ -10,6 +10,7 @@ import (
 const (
 	figureWidth = 18 * vg.Centimeter
 	panelHeight = 5 * vg.Centimeter
+	smallPanel  = 4 * vg.Centimeter // of many
 	legendSpace = 0.8 * vg.Centimeter
 	titleSize   = vg.Length(9)
 	textSize    = vg.Length(7)
@@ -21,11 +22,14 @@ const (
 // the gap to the next group.
 const groupFill = 0.82
 
+// paletteSize is how many series have a colour of their own.
+const paletteSize = 8
+
 // palette is Okabe and Ito's set of colours that colour-blind readers can tell
 // apart, without black (outlines) and with grey last. Series beyond its length
 // start again.
 func palette(series int) color.Color {
-	colours := [...]color.RGBA{
+	colours := [paletteSize]color.RGBA{
 		{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
 		{0xF0, 0xE4, 0x42, 0xFF}, // yellow
 		{0xE6, 0x9F, 0x00, 0xFF}, // orange
