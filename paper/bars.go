@@ -101,6 +101,7 @@ func (b *Bars) plot(p *Panel, top float64) *plot.Plot {
 	grid.Horizontal.Color = color.Gray{0xDD}
 	pl.Add(grid, &groupedBars{p})
 	pl.NominalX(wrapped(p.Groups)...)
+	pl.X.Tick.Label.Font.Size = textSize
 	pl.X.Min, pl.X.Max = -0.5, float64(len(p.Groups))-0.5
 	pl.Y.Min, pl.Y.Max = 0, top
 	return pl

@@ -87,6 +87,7 @@ func (l *Lines) plot(panel *LinePanel) *plot.Plot {
 	p := newPanel(panel.Title, l.YLabel)
 	p.X.Label.Text = l.XLabel
 	p.X.Label.TextStyle.Font.Size = textSize
+	p.X.Tick.Label.Font.Size = textSize
 	p.X.Tick.Marker = plainTicks{}
 	if l.LogX {
 		p.X.Scale = plot.LogScale{}

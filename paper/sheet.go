@@ -160,7 +160,6 @@ func newPanel(title, ylabel string) *plot.Plot {
 	p.Y.Label.TextStyle.Font.Size = textSize
 	p.Y.Tick.Marker = plainTicks{}
 	p.Y.Tick.Label.Font.Size = textSize
-	p.X.Tick.Label.Font.Size = textSize
 	return p
 }
 
