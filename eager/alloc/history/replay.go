@@ -12,8 +12,9 @@ import (
 
 // Result compares a record with what the model did with its requests.
 type Result struct {
-	Allocs, Frees, OOMs int // requests in the record
-	Streams             int // streams (and graph pools) that they use
+	Allocs, Frees, OOMs int   // requests in the record
+	Streams             int   // streams (and graph pools) that they use
+	StartUS             int64 // time of the first event; 0 = not told
 	Recorded, Model     Driver
 	// Stats are the model's at the end; peaks are those since the start.
 	Stats   alloc.Stats
@@ -89,6 +90,9 @@ func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
 		p.streams = max(p.streams, g.Stream+1)
 	}
 	p.r.Streams = int(p.streams)
+	if len(h.Events) > 0 {
+		p.r.StartUS = h.Events[0].TimeUS
+	}
 	a, err := alloc.New(o, 0, p)
 	if err != nil {
 		return nil, err
