@@ -78,7 +78,7 @@ func (g *generator) prepare(u int, x Arg, label, norm NameID, count int, s *head
 	s.rotary, s.cast = Arg{Storage: none}, none
 	switch {
 	case g.c.SaveRule == Eager && g.m.QKNorm:
-		s.cast = g.tensor(lRotaryCast, BF16, 2, g.c.Seq, g.m.HeadDim)
+		s.cast = g.tensor(lRotaryCast, BF16, 2, g.shape.Seq, g.m.HeadDim)
 		g.op(oRotary, work, in, In(g.st.rotary), Out(y), Out(s.cast))
 		g.keep(s.cast)
 		g.b.Drop(s.cast)
@@ -157,7 +157,7 @@ type coreSaved struct {
 // coreForward runs core attention. Selective recomputation keeps only its
 // inputs; the result is kept by the projection after it in any case.
 func (g *generator) coreForward(h heads, s *layerSaved) StorageID {
-	if g.c.Recompute.Kind != Selective {
+	if g.v.Recompute.Kind != Selective {
 		out, saved := g.core(h)
 		s.core = saved
 		return out
@@ -172,7 +172,7 @@ func (g *generator) coreForward(h heads, s *layerSaved) StorageID {
 }
 
 func (g *generator) coreBackward(da StorageID, s *layerSaved) headsGrad {
-	if g.c.Recompute.Kind == Selective {
+	if g.v.Recompute.Kind == Selective {
 		h := s.heads
 		g.unpackHeads(h)
 		g.flags |= Recomputed
@@ -205,17 +205,17 @@ func (g *generator) core(h heads) (out StorageID, s coreSaved) {
 	m, t := g.m, g.c.TP
 	out = g.tensor(lAttention, BF16, g.tokens, m.queryWidth()/t)
 	s = coreSaved{heads: h, out: out, stats: [2]StorageID{none, none}}
-	work := flashAttention(g.c.MicroBatch, g.c.Seq, m.Heads/t, m.KVHeads/t, m.HeadDim)
+	work := flashAttention(g.tokens, g.shape.pairs(), m.Heads/t, m.KVHeads/t, m.HeadDim)
 	if g.c.SaveRule == Eager {
 		// npu_fusion_attention returns maximum and sum of each row, each
 		// repeated eight times in fp32 (torch_npu documentation).
 		for i := range s.stats {
-			s.stats[i] = g.tensor(lStats, FP32, g.c.MicroBatch, m.Heads/t, g.c.Seq, 8)
+			s.stats[i] = g.tensor(lStats, FP32, g.shape.Sequences, m.Heads/t, g.shape.Seq, 8)
 		}
 		g.op(oAttention, work, h.q, h.k, h.v, In(g.st.mask), Out(out), Out(s.stats[0]), Out(s.stats[1]))
 	} else {
 		// FlashAttention-2 keeps one logarithm of a sum per row.
-		s.stats[0] = g.tensor(lStats, FP32, g.c.MicroBatch, m.Heads/t, g.c.Seq)
+		s.stats[0] = g.tensor(lStats, FP32, g.shape.Sequences, m.Heads/t, g.shape.Seq)
 		g.op(oAttention, work, h.q, h.k, h.v, In(g.st.mask), Out(out), Out(s.stats[0]))
 	}
 	g.keepHeads(h)
@@ -233,7 +233,7 @@ func (g *generator) core(h heads) (out StorageID, s coreSaved) {
 // dropout (Korthikanti et al., arXiv 2205.05198 section 4.1).
 func (g *generator) coreUnfused(h heads) (out StorageID, s coreSaved) {
 	m, t := g.m, g.c.TP
-	seq, count := g.c.Seq, g.c.MicroBatch*m.Heads/t
+	seq, count := g.shape.Seq, g.shape.Sequences*m.Heads/t
 	elements := int64(count) * int64(seq) * int64(seq)
 	s = coreSaved{heads: h, mask: none, dropped: none}
 	scores := g.tensor(lScores, BF16, count, seq, seq)
@@ -295,7 +295,7 @@ func (g *generator) coreGradFused(da StorageID, d headsGrad, s *coreSaved) {
 	} else {
 		args = append(args, Out(d.q), Out(d.k), Out(d.v))
 	}
-	g.op(oAttentionGrad, flashAttentionGrad(g.c.MicroBatch, g.c.Seq, m.Heads/t, m.KVHeads/t, m.HeadDim), args...)
+	g.op(oAttentionGrad, flashAttentionGrad(g.tokens, g.shape.pairs(), m.Heads/t, m.KVHeads/t, m.HeadDim), args...)
 	g.b.Drop(s.out)
 	for _, x := range s.stats {
 		if x != none {
@@ -306,7 +306,7 @@ func (g *generator) coreGradFused(da StorageID, d headsGrad, s *coreSaved) {
 
 func (g *generator) coreGradUnfused(da StorageID, d headsGrad, s *coreSaved) {
 	m, t, h := g.m, g.c.TP, s.heads
-	seq, count := g.c.Seq, g.c.MicroBatch*m.Heads/t
+	seq, count := g.shape.Seq, g.shape.Sequences*m.Heads/t
 	elements := int64(count) * int64(seq) * int64(seq)
 	// Three gradients, or three parts of one storage, the first of which is
 	// what brings it to life.

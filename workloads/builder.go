@@ -165,5 +165,6 @@ func (b *Builder) Program(kind string) (*Program, error) {
 	if err := b.p.Validate(); err != nil {
 		return nil, fmt.Errorf("program %q: %w", kind, err)
 	}
-	return &b.p, nil
+	p := b.p // apart from the builder's tables, which can go
+	return &p, nil
 }

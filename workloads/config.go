@@ -56,8 +56,19 @@ const (
 type Recompute struct {
 	Kind RecomputeKind
 	// N is the group size of full-uniform (0 = 1), the number of layers of
-	// full-block (1..layers of a stage); 0 for the other kinds.
+	// full-block (1..layers of a stage, counted through its chunks); 0 for
+	// the other kinds. Groups do not cross chunks.
 	N int
+}
+
+func (r Recompute) withDefaults() Recompute {
+	if r.Kind == "" {
+		r.Kind = NoRecompute
+	}
+	if r.Kind == FullUniform && r.N == 0 {
+		r.N = 1
+	}
+	return r
 }
 
 // Config describes a training job of a decoder transformer. Zero values mean
@@ -71,6 +82,12 @@ type Config struct {
 	// TP, PP, DP are the tensor-, pipeline- and data-parallel degrees; 0 = 1.
 	// Devices is their product; 0 = the product, whatever it is.
 	TP, PP, DP, Devices int
+	// VPP is the number of model chunks of a pipeline stage (virtual pipeline
+	// size); 0 = 1. Stage s of PP has layers of chunk c that lie where stage
+	// c x PP + s of a pipeline VPP times as long would have them, which
+	// shortens the bubble by VPP and costs memory on the first stages
+	// (arXiv 2104.04473 section 2.2).
+	VPP int
 	// SequenceParallel splits norms and dropout over the tensor-parallel
 	// ranks too. It has no effect when TP is 1.
 	SequenceParallel bool
@@ -107,6 +124,7 @@ func (c Config) withDefaults() Config {
 	def(&c.TP, 1)
 	def(&c.PP, 1)
 	def(&c.DP, 1)
+	def(&c.VPP, 1)
 	if c.TP > 0 && c.TP <= maxDegree && c.PP > 0 && c.PP <= maxDegree && c.DP > 0 && c.DP <= maxDegree {
 		def(&c.Devices, c.TP*c.PP*c.DP)
 	}
@@ -120,12 +138,7 @@ func (c Config) withDefaults() Config {
 	if c.Attention == "" {
 		c.Attention = Fused
 	}
-	if c.Recompute.Kind == "" {
-		c.Recompute.Kind = NoRecompute
-	}
-	if c.Recompute.Kind == FullUniform {
-		def(&c.Recompute.N, 1)
-	}
+	c.Recompute = c.Recompute.withDefaults()
 	return c
 }
 
@@ -150,14 +163,12 @@ func (c Config) check() error {
 		value, max int
 	}{
 		{"seq", c.Seq, maxSize}, {"micro_batch", c.MicroBatch, maxSize}, {"global_batch", c.GlobalBatch, maxSize},
-		{"tp", c.TP, maxDegree}, {"pp", c.PP, maxDegree}, {"dp", c.DP, maxDegree},
+		{"tp", c.TP, maxDegree}, {"pp", c.PP, maxDegree}, {"dp", c.DP, maxDegree}, {"vpp", c.VPP, maxDegree},
 	} {
 		if v.value < 1 || v.value > v.max {
 			return fmt.Errorf("%s %d: must be from 1 to %d", v.key, v.value, v.max)
 		}
 	}
-	micros := c.GlobalBatch / (c.MicroBatch * c.DP)
-	layers := m.Layers / c.PP
 	switch {
 	case c.TP*c.PP*c.DP != c.Devices:
 		return fmt.Errorf("tp %d x pp %d x dp %d: the product must be the number of devices, %d", c.TP, c.PP, c.DP, c.Devices)
@@ -173,9 +184,13 @@ func (c Config) check() error {
 		return fmt.Errorf("seq %d: %s has %d learned positions", c.Seq, m.Name, m.Seq)
 	case c.GlobalBatch%(c.MicroBatch*c.DP) != 0:
 		return fmt.Errorf("global_batch %d: must be a multiple of micro_batch x dp = %d", c.GlobalBatch, c.MicroBatch*c.DP)
-	case micros > maxMicroLayers/layers:
-		return fmt.Errorf("global_batch %d: gives %d micro-batches of %d layers, more than %d together", c.GlobalBatch, micros, layers, maxMicroLayers)
-	case int64(c.Seq)*int64(c.MicroBatch) > math.MaxInt32/int64(max(m.Heads, 16)):
+	case c.VPP > 1 && c.PP == 1:
+		return fmt.Errorf("vpp %d: must be 1 with pp 1", c.VPP)
+	case m.Layers%(c.PP*c.VPP) != 0:
+		return fmt.Errorf("pp %d x vpp %d: must divide the %d layers of %s", c.PP, c.VPP, m.Layers, m.Name)
+	case c.VPP > 1 && c.micros()%c.PP != 0:
+		return fmt.Errorf("global_batch %d: gives %d micro-batches, with vpp %d they must be a multiple of pp %d", c.GlobalBatch, c.micros(), c.VPP, c.PP)
+	case int64(c.Seq)*int64(c.MicroBatch) > math.MaxInt32/int64(max(m.Heads, 16, m.Experts)):
 		return fmt.Errorf("seq %d x micro_batch %d: too many tokens in one micro-batch", c.Seq, c.MicroBatch)
 	case c.ZeRO != 1 && c.ZeRO != 3:
 		return fmt.Errorf("zero %d: must be 1 or 3", c.ZeRO)
@@ -184,29 +199,54 @@ func (c Config) check() error {
 	case c.ZeRO == 3 && c.DP == 1:
 		return fmt.Errorf("dp 1: must be at least 2 with zero 3")
 	}
+	if err := c.checkMicros(fmt.Sprintf("global_batch %d", c.GlobalBatch), c.micros()); err != nil {
+		return err
+	}
 	if err := oneOf("save_rule", c.SaveRule, Minimal, Eager); err != nil {
 		return err
 	}
 	if err := oneOf("attention", c.Attention, Fused, Unfused); err != nil {
 		return err
 	}
-	if err := oneOf("recompute", c.Recompute.Kind, NoRecompute, Selective, FullUniform, FullBlock, ActivationFunction); err != nil {
+	if err := c.checkRecompute(c.Recompute); err != nil {
 		return err
 	}
-	switch n := c.Recompute.N; c.Recompute.Kind {
-	case FullUniform, FullBlock:
-		if n < 1 || n > layers {
-			return fmt.Errorf("recompute %s, n %d: must be from 1 to the %d layers of a stage", c.Recompute.Kind, n, layers)
-		}
-	default:
-		if n != 0 {
-			return fmt.Errorf("recompute %s, n %d: must be 0", c.Recompute.Kind, n)
-		}
-	}
 	for _, p := range c.Processes {
-		if err := p.Check(); err != nil {
+		if err := p.Check(c); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// micros is the number of micro-batches of a replica.
+func (c *Config) micros() int { return c.GlobalBatch / (c.MicroBatch * c.DP) }
+
+// checkMicros tells whether so many micro-batches, as key asks for, are too many
+// for one program.
+func (c *Config) checkMicros(key string, micros int) error {
+	if layers := c.Model.Layers / c.PP; micros < 1 || micros > maxMicroLayers/layers {
+		return fmt.Errorf("%s: gives %d micro-batches of %d layers: must be at least one and at most %d together", key, micros, layers, maxMicroLayers)
+	}
+	return nil
+}
+
+func (c *Config) checkRecompute(r Recompute) error {
+	if err := oneOf("recompute", r.Kind, NoRecompute, Selective, FullUniform, FullBlock, ActivationFunction); err != nil {
+		return err
+	}
+	least, most := 0, 0
+	switch r.Kind {
+	case FullUniform:
+		least, most = 1, c.Model.Layers/(c.PP*c.VPP)
+	case FullBlock:
+		least, most = 1, c.Model.Layers/c.PP
+	}
+	switch {
+	case most == 0 && r.N != 0:
+		return fmt.Errorf("recompute %s, n %d: must be 0", r.Kind, r.N)
+	case r.N < least || r.N > most:
+		return fmt.Errorf("recompute %s, n %d: must be from 1 to the %d layers of a stage", r.Kind, r.N, most)
 	}
 	return nil
 }
@@ -229,6 +269,10 @@ func (m Model) check() error {
 		return fmt.Errorf("model %q: kv_heads %d: must divide heads %d", m.Name, m.KVHeads, m.Heads)
 	case m.Style > GPT:
 		return fmt.Errorf("model %q: style %d: must be %d (Llama) or %d (GPT)", m.Name, m.Style, Llama, GPT)
+	case m.Experts < 0 || m.Experts > 1<<10 || m.Experts > 0 && (m.TopK < 1 || m.TopK > m.Experts) || m.Experts == 0 && m.TopK != 0:
+		return fmt.Errorf("model %q: experts %d, top_k %d: experts must be from 0 to %d, top_k from 1 to experts", m.Name, m.Experts, m.TopK, 1<<10)
+	case m.Style == GPT && m.Experts > 0:
+		return fmt.Errorf("model %q: experts are for Llama-style models", m.Name)
 	case m.Style == GPT && (m.QKVBias || m.QKNorm):
 		return fmt.Errorf("model %q: qkv_bias and qk_norm are for Llama-style models", m.Name)
 	}

@@ -3,12 +3,11 @@ package workloads
 import (
 	"fmt"
 	"strings"
-	"sync"
 )
 
 // New makes the training job that c describes; the error is c.Check's. The
-// workload generates a program the first time it is asked for one and keeps it;
-// all its methods may be called by several goroutines.
+// workload generates a program when it is asked for one and keeps the latest; all
+// its methods may be called by several goroutines. It is a TokenCounter.
 //
 // Ranks are numbered in Megatron-LM's order: tensor-parallel members first, then
 // replicas, then stages. Folded ranks (see Config.Unfold) are the stages.
@@ -17,7 +16,7 @@ func New(c Config) (Workload, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	d := &decoder{c: c, names: newDecoderNames(), programs: make(map[programKey]*Program)}
+	d := &decoder{c: c, names: newDecoderNames()}
 	for s := range c.PP {
 		d.stages = append(d.stages, newStage(c, s))
 	}
@@ -45,13 +44,12 @@ type decoder struct {
 	ranks  []Rank
 	stages []*stage
 
-	mu       sync.Mutex
-	programs map[programKey]*Program
+	programs cache
 }
 
 type programKey struct {
 	rank    int
-	variant Variant
+	variant string
 }
 
 func (d *decoder) Names() *Names { return d.names }
@@ -64,6 +62,9 @@ func (d *decoder) Name() string {
 	c := d.c
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s/s%d/b%dg%d/tp%dpp%ddp%d", c.Model.Name, c.Seq, c.MicroBatch, c.GlobalBatch, c.TP, c.PP, c.DP)
+	if c.VPP > 1 {
+		fmt.Fprintf(&s, "v%d", c.VPP)
+	}
 	if c.SequenceParallel && c.TP > 1 {
 		s.WriteString("sp")
 	}
@@ -87,20 +88,36 @@ func (d *decoder) Program(r, i int) (*Program, error) {
 	if r < 0 || r >= len(d.ranks) || i < 0 {
 		return nil, fmt.Errorf("rank %d, iteration %d: ranks are 0..%d, iterations from 0", r, i, len(d.ranks)-1)
 	}
-	var v Variant
-	for _, p := range d.c.Processes {
-		p.Apply(i, &v)
-	}
-	key := programKey{r, v}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if p, ok := d.programs[key]; ok {
-		return p, nil
-	}
-	p, err := generate(d, r, v)
+	v, err := d.c.variant(i, d.replica(r))
 	if err != nil {
 		return nil, err
 	}
-	d.programs[key] = p
-	return p, nil
+	return d.programs.get(programKey{r, v.key()}, func() (*Program, error) { return generate(d, r, v) })
+}
+
+// replica is the data-parallel replica that rank r belongs to.
+func (d *decoder) replica(r int) int {
+	if !d.c.Unfold {
+		return 0
+	}
+	return r / d.c.TP % d.c.DP
+}
+
+// TokensIn implements TokenCounter.
+func (d *decoder) TokensIn(i int) (int64, error) {
+	replicas, weight := d.c.DP, int64(1)
+	if !d.c.Unfold {
+		replicas, weight = 1, int64(d.c.DP)
+	}
+	total := int64(0)
+	for r := range replicas {
+		v, err := d.c.variant(i, r)
+		if err != nil {
+			return 0, err
+		}
+		for _, m := range v.Micros {
+			total += weight * int64(m.Tokens())
+		}
+	}
+	return total, nil
 }

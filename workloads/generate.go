@@ -1,6 +1,8 @@
 package workloads
 
 import (
+	"slices"
+
 	"smartswap/hw"
 	"smartswap/sim"
 )
@@ -15,29 +17,33 @@ type generator struct {
 	b  *Builder
 	groups
 
-	tokens int // of a micro-batch
-	local  int // of these, what sequence-parallel parts of this rank hold
-	layer  int // the layer that new storages belong to
+	v      Variant
+	shape  MicroBatch // of the micro-batch at hand
+	tokens int        // of it
+	local  int        // of these, what sequence-parallel parts of this rank hold
+	micro  int        // its number, from 0
+	layer  int        // the layer that new storages belong to
 
 	flags    Flags // of operators: Recomputed while backward repeats forward
 	saving   bool  // forward keeps tensors for backward
 	training bool  // dropout is on
 
-	live    []liveUnit // ZeRO-3, by unit
-	reduced []reduction
-	sends   [2]pendingSend // forward, backward
-	blocks  []block
+	live      []liveUnit // ZeRO-3, by unit
+	reduced   []reduction
+	sends     [2]pendingSend // forward, backward
+	blocks    [][]block      // by chunk
+	backwards int            // backward passes so far
 }
 
-// block is a run of layers of a stage, units lo..hi-1; a checkpointed one keeps
-// only its input.
+// block is a run of layers of a chunk; a checkpointed one keeps only its input.
 type block struct {
-	lo, hi     int
+	span
 	checkpoint bool
 }
 
-// microBatch is what a micro-batch leaves between its forward and backward.
-type microBatch struct {
+// microPass is what a micro-batch leaves between its forward and backward through
+// one chunk.
+type microPass struct {
 	batch    StorageID
 	input    received // what the stage before sent
 	output   StorageID
@@ -57,120 +63,147 @@ type blockSaved struct {
 func generate(d *decoder, r int, v Variant) (*Program, error) {
 	rank := d.ranks[r]
 	c := d.c
-	g := &generator{
-		c: c, m: c.Model, st: d.stages[rank.Stage], groups: newGroups(c, r),
-		tokens: c.Seq * c.MicroBatch,
-	}
+	g := &generator{c: c, m: c.Model, v: v, st: d.stages[rank.Stage], groups: newGroups(c, r)}
 	g.b = NewBuilder(d.names, g.st.residents)
-	g.local = g.tokens
-	if g.sequenceParallel() {
-		g.local /= c.TP
-	}
 	g.live = make([]liveUnit, len(g.st.units))
 	for i := range g.live {
 		g.live[i] = liveUnit{value: none, grad: none, ready: -1}
 	}
 	g.sends = [2]pendingSend{{output: none}, {output: none}}
-	g.blocks = g.layerBlocks()
+	g.cutBlocks()
 
-	micros := c.GlobalBatch / (c.MicroBatch * c.DP)
-	g.b.Grow((micros+v.Validation)*(len(g.st.units)+1)*36 + 4*len(g.st.states))
+	g.b.Grow((len(v.Micros)*v.Runs+v.Validation)*(len(g.st.units)+1)*(36+12*c.Model.Experts) + 4*len(g.st.states))
 	g.b.Mark(MarkIterationBegin, 0, 0)
-	g.zeroGradients()
-	g.train(rank.Stage, micros)
-	g.step(v.Skip)
-	g.validate(v.Validation)
+	for run := range v.Runs {
+		if run > 0 {
+			g.b.Sync(Compute) // the host read what made it run again
+		}
+		g.zeroGradients()
+		g.train()
+	}
+	g.step()
+	g.validate()
+	g.save()
 	g.b.Mark(MarkIterationEnd, 0, 0)
-	return g.b.Program(v.Kind())
+	return g.b.Program(v.kind(c.nominal()))
 }
 
-// layerBlocks cuts the stage's layers into blocks by the recomputation strategy.
-func (g *generator) layerBlocks() []block {
-	lo, hi := 0, len(g.st.units)
-	if g.st.first {
-		lo++
-	}
-	if g.st.last {
-		hi--
-	}
-	var blocks []block
-	for i := lo; i < hi; {
-		b := block{lo: i, hi: i + 1}
-		switch g.c.Recompute.Kind {
-		case FullUniform:
-			b.hi = min(i+g.c.Recompute.N, hi)
-			b.checkpoint = true
-		case FullBlock:
-			b.checkpoint = i-lo < g.c.Recompute.N
+// cutBlocks cuts the chunks' layers into blocks by the recomputation strategy.
+func (g *generator) cutBlocks() {
+	checkpoints := g.v.Recompute.N // left, of full-block
+	for _, chunk := range g.st.chunks {
+		var blocks []block
+		for i := chunk.lo; i < chunk.hi; {
+			b := block{span: span{i, i + 1}}
+			switch g.v.Recompute.Kind {
+			case FullUniform:
+				b.hi = min(i+g.v.Recompute.N, chunk.hi)
+				b.checkpoint = true
+			case FullBlock:
+				b.checkpoint = checkpoints > 0
+				checkpoints--
+			}
+			blocks = append(blocks, b)
+			i = b.hi
 		}
-		blocks = append(blocks, b)
-		i = b.hi
+		g.blocks = append(g.blocks, blocks)
 	}
-	return blocks
+}
+
+// enter makes micro-batch i, of the given shape, the one at hand.
+func (g *generator) enter(i int, shape MicroBatch) {
+	g.micro, g.shape = i, shape
+	g.tokens = shape.Tokens()
+	g.local = g.tokens
+	if g.sequenceParallel() {
+		g.local /= g.c.TP
+	}
 }
 
 // train runs the pipeline schedule over the micro-batches.
-func (g *generator) train(stage, micros int) {
+func (g *generator) train() {
 	g.saving, g.training = true, true
-	batches := make([]microBatch, micros)
-	order := 0 // of backward passes
-	for _, s := range oneForwardOneBackward(stage, g.c.PP, micros) {
-		mb := &batches[s.micro]
-		switch s.kind {
-		case receiveForward:
-			mb.input = g.receive(stage-1, tagForward)
-		case forward:
-			g.b.Mark(MarkForwardBegin, s.micro+1, 0)
-			g.forward(mb)
-			g.b.Mark(MarkForwardEnd, s.micro+1, 0)
-		case sendForward:
-			g.send(stage+1, tagForward, mb.output)
-		case receiveBackward:
-			mb.gradient = g.receive(stage+1, tagBackward)
-		case backward:
-			order++
-			g.b.Mark(MarkBackwardBegin, order, 0)
-			g.backward(mb)
-			g.b.Mark(MarkBackwardEnd, order, 0)
-		case sendBackward:
-			g.send(stage-1, tagBackward, mb.result)
-		}
-	}
-	g.finishSends()
+	g.pipeline(g.v.Micros, schedule(g.c.PP, g.c.VPP, len(g.v.Micros), false), MarkForwardBegin)
 	g.finishReductions(0)
 }
 
-// validate runs n forward-only micro-batches and reads their loss.
-func (g *generator) validate(n int) {
+// validate runs forward-only micro-batches and reads their loss.
+func (g *generator) validate() {
+	if g.v.Validation == 0 {
+		return
+	}
 	g.saving, g.training = false, false
-	for i := range n {
-		var mb microBatch
-		if !g.st.first {
-			mb.input = g.receive(g.stage-1, tagForward)
-		}
-		g.b.Mark(MarkValidationBegin, i+1, 0)
-		g.forward(&mb)
-		g.b.Mark(MarkValidationEnd, i+1, 0)
-		if !g.st.last {
-			g.send(g.stage+1, tagForward, mb.output)
+	shapes := slices.Repeat([]MicroBatch{{Sequences: g.c.MicroBatch, Seq: g.c.Seq}}, g.v.Validation)
+	g.pipeline(shapes, schedule(g.c.PP, g.c.VPP, g.v.Validation, true), MarkValidationBegin)
+	g.b.Sync(Compute)
+}
+
+// pipeline runs this stage's part of a schedule over micro-batches of the given
+// shapes; begin marks a forward pass, the mark after it its end.
+func (g *generator) pipeline(shapes []MicroBatch, steps [][]step, begin MarkKind) {
+	batches := make([]microPass, len(shapes)*g.c.VPP)
+	for _, s := range steps[g.stage] {
+		mb := &batches[s.micro*g.c.VPP+s.chunk]
+		g.enter(s.micro, shapes[s.micro])
+		switch s.kind {
+		case receiveForward:
+			mb.input = g.receive(g.before(), tagForward)
+		case forward:
+			g.b.Mark(begin, s.micro+1, s.chunk)
+			g.forward(mb, s.chunk)
+			g.b.Mark(begin+1, s.micro+1, s.chunk)
+		case sendForward:
+			g.send(g.after(), tagForward, mb.output)
+		case receiveBackward:
+			mb.gradient = g.receive(g.after(), tagBackward)
+		case backward:
+			g.backwards++
+			g.b.Mark(MarkBackwardBegin, g.backwards, s.chunk)
+			g.backward(mb, s.chunk)
+			g.b.Mark(MarkBackwardEnd, g.backwards, s.chunk)
+		case sendBackward:
+			g.send(g.before(), tagBackward, mb.result)
 		}
 	}
 	g.finishSends()
-	if n > 0 {
-		g.b.Sync(Compute)
-	}
 }
 
-// forward runs the stage's part of a micro-batch.
-func (g *generator) forward(mb *microBatch) {
+// before and after are the neighbouring stages of the pipeline, which with
+// several chunks is a ring.
+func (g *generator) before() int { return (g.stage + g.c.PP - 1) % g.c.PP }
+func (g *generator) after() int  { return (g.stage + 1) % g.c.PP }
+
+// embeds and predicts tell whether a chunk begins with the embedding and ends
+// with the head.
+func (g *generator) embeds(chunk int) bool   { return g.st.first && chunk == 0 }
+func (g *generator) predicts(chunk int) bool { return g.st.last && chunk == g.c.VPP-1 }
+
+// runs tells whether the micro-batch at hand runs unit u.
+func (g *generator) runs(u int) bool { return !g.shape.Without.Has(g.st.units[u].layer) }
+
+// next and previous are the nearest units that run, after and before u.
+func (g *generator) next(u int) int {
+	for u++; u < len(g.st.units) && !g.runs(u); u++ {
+	}
+	return u
+}
+
+func (g *generator) previous(u int) int {
+	for u--; u >= 0 && !g.runs(u); u-- {
+	}
+	return u
+}
+
+// forward runs a chunk's part of a micro-batch.
+func (g *generator) forward(mb *microPass, chunk int) {
 	x := none
-	if g.st.first || g.st.last {
+	if g.embeds(chunk) || g.predicts(chunk) {
 		mb.batch = g.loadBatch()
 	}
 	g.layer = 0
-	if g.st.first {
+	if g.embeds(chunk) {
 		g.gather(0)
-		g.gather(1)
+		g.gather(g.next(0))
 		g.use(0)
 		x, mb.embedded = g.embed(mb.batch)
 		g.free(0)
@@ -178,14 +211,14 @@ func (g *generator) forward(mb *microBatch) {
 		g.b.Wait(Compute, mb.input.ready)
 		x = mb.input.storage
 	}
-	for _, bl := range g.blocks {
+	for _, bl := range g.blocks[chunk] {
 		var saved blockSaved
 		x, saved = g.blockForward(bl, x)
 		if g.saving {
 			mb.blocks = append(mb.blocks, saved)
 		}
 	}
-	if g.st.last {
+	if g.predicts(chunk) {
 		u := len(g.st.units) - 1
 		g.layer = 0
 		g.gatherHead(u)
@@ -195,7 +228,7 @@ func (g *generator) forward(mb *microBatch) {
 		x = none
 	}
 	mb.output = x
-	if !g.saving && (g.st.first || g.st.last) {
+	if !g.saving && (g.embeds(chunk) || g.predicts(chunk)) {
 		g.b.Drop(mb.batch)
 	}
 }
@@ -213,35 +246,43 @@ func (g *generator) blockForward(bl block, x StorageID) (y StorageID, saved bloc
 }
 
 func (g *generator) layersForward(bl block, x StorageID) (y StorageID, saved []layerSaved) {
+	if g.saving {
+		saved = make([]layerSaved, bl.hi-bl.lo)
+	}
 	for u := bl.lo; u < bl.hi; u++ {
+		if !g.runs(u) {
+			continue
+		}
 		g.layer = g.st.units[u].layer
-		recomputing := g.flags&Recomputed != 0
+		// The last layer that is computed again stays: its backward is next.
+		next := g.next(u)
+		passing := g.flags&Recomputed == 0 || next < bl.hi
 		g.gather(u)
-		if !recomputing || u+1 < bl.hi {
-			g.gather(u + 1)
+		if passing {
+			g.gather(next)
 		}
 		g.use(u)
 		y, s := g.layerForward(u, x)
-		if !recomputing || u+1 < bl.hi { // else its backward is next
+		if passing {
 			g.free(u)
 		}
 		g.b.Drop(x)
 		x = y
 		if g.saving {
-			saved = append(saved, s)
+			saved[u-bl.lo] = s
 		}
 	}
 	return x, saved
 }
 
-// backward runs the stage's part of a micro-batch back.
-func (g *generator) backward(mb *microBatch) {
+// backward runs a chunk's part of a micro-batch back.
+func (g *generator) backward(mb *microPass, chunk int) {
 	var dy StorageID
 	g.layer = 0
-	if g.st.last {
+	if g.predicts(chunk) {
 		u := len(g.st.units) - 1
 		g.gatherHead(u)
-		g.gather(u - 1)
+		g.gatherLayer(g.previous(u))
 		dy = g.headBackward(u, mb.batch, &mb.head)
 		g.freeHead(u)
 		g.reduce(u)
@@ -249,10 +290,11 @@ func (g *generator) backward(mb *microBatch) {
 		g.b.Wait(Compute, mb.gradient.ready)
 		dy = mb.gradient.storage
 	}
-	for i := len(g.blocks) - 1; i >= 0; i-- {
-		dy = g.blockBackward(g.blocks[i], dy, &mb.blocks[i])
+	blocks := g.blocks[chunk]
+	for i := len(blocks) - 1; i >= 0; i-- {
+		dy = g.blockBackward(blocks[i], dy, &mb.blocks[i])
 	}
-	if g.st.first {
+	if g.embeds(chunk) {
 		g.layer = 0
 		g.embedBackward(mb.batch, dy, mb.embedded)
 		g.reduce(0)
@@ -260,7 +302,7 @@ func (g *generator) backward(mb *microBatch) {
 		dy = none
 	}
 	mb.result = dy
-	if g.st.first || g.st.last {
+	if g.embeds(chunk) || g.predicts(chunk) {
 		g.b.Drop(mb.batch)
 	}
 	mb.blocks = nil
@@ -278,11 +320,12 @@ func (g *generator) blockBackward(bl block, dy StorageID, saved *blockSaved) Sto
 		g.b.Drop(y)
 	}
 	for u := bl.hi - 1; u >= bl.lo; u-- {
+		if !g.runs(u) {
+			continue
+		}
 		g.layer = g.st.units[u].layer
 		g.gather(u)
-		if u > 1 { // the embedding's backward needs no weights
-			g.gather(u - 1)
-		}
+		g.gatherLayer(g.previous(u))
 		g.use(u)
 		dy = g.layerBackward(u, dy, &layers[u-bl.lo])
 		g.free(u)
@@ -328,4 +371,12 @@ func (g *generator) keep(s StorageID) StorageID {
 		g.b.Save(s)
 	}
 	return s
+}
+
+// keepFor is keep if it is needed; none otherwise.
+func (g *generator) keepFor(s StorageID, needed bool) StorageID {
+	if !needed {
+		return none
+	}
+	return g.keep(s)
 }

@@ -43,6 +43,12 @@ func (g *generator) embed(batch StorageID) (x, mask StorageID) {
 func (g *generator) embedBackward(batch, dy, mask StorageID) {
 	h := g.m.Hidden
 	d := g.dropoutGrad(dy, mask)
+	if !g.trains(pEmbedding) {
+		if d != dy {
+			g.b.Drop(d)
+		}
+		return
+	}
 	if g.m.Style == GPT {
 		g.op(oSum, moving(hw.Reduction, int64(g.local)*int64(h), 2), In(d), g.weightGrad(0, pPositions))
 	}
@@ -69,7 +75,7 @@ func (g *generator) headForward(u int, batch, x StorageID) (s headSaved) {
 	vocab := g.st.units[u].params[pHead].rows
 	elements := int64(g.tokens) * int64(vocab)
 	in, norm := g.norm(u, pFinalNorm, In(x), g.local, g.m.Hidden)
-	s.norm, s.in = norm, g.keep(in)
+	s.norm, s.in = norm, g.keepFor(in, g.trains(pHead))
 	logits := g.tensorOf(Logits, lLogits, BF16, g.tokens, vocab)
 	g.op(oMatmul, matmul(g.tokens, vocab, g.m.Hidden), g.gatherSequence(in), g.weight(u, pHead), Out(logits))
 	g.b.Drop(in)
@@ -106,7 +112,7 @@ func (g *generator) headBackward(u int, batch StorageID, s *headSaved) (dx Stora
 	d := g.tensorOf(Logits, lGradient, BF16, g.tokens, vocab)
 	g.op(oCast, moving(hw.Cast, elements, 6), In(s.softmax), Out(d))
 	g.b.Drop(s.softmax)
-	dn := g.columnBackward(u, pHead, noBias, d, s.in, vocab)
+	dn := g.columnBackward(u, pHead, noBias, noAdapter, d, s.in, none, vocab)
 	g.b.Drop(d)
 	dx = g.normBackward(u, pFinalNorm, dn, s.norm, g.local, g.m.Hidden)
 	g.b.Drop(dn)

@@ -14,52 +14,111 @@ type layerSaved struct {
 	attention  StorageID
 	dropout1   StorageID
 	norm2      normSaved
-	in2        StorageID
-	up         StorageID
-	gate, act  StorageID // none when recomputed
+	forward    feedForwardSaved
+	experts    expertsSaved
 	dropout2   StorageID
+
+	qkvAdapter, projAdapter StorageID // between the two halves of adapters
+}
+
+// feedForwardSaved is what a feed-forward part keeps.
+type feedForwardSaved struct {
+	in, up    StorageID
+	gate, act StorageID // none when recomputed
 }
 
 // layerForward computes one layer of unit u on x.
 func (g *generator) layerForward(u int, x StorageID) (y StorageID, s layerSaved) {
 	m, t := g.m, g.c.TP
 	in1, norm1 := g.norm(u, pNorm1, In(x), g.local, m.Hidden)
-	s.norm1, s.in1 = norm1, g.keep(in1)
-	qkv := g.column(u, pQKV, pQKVBias, in1, lQKV, (m.queryWidth()+2*m.kvWidth())/t)
+	s.norm1, s.in1 = norm1, g.keepFor(in1, g.trains(pQKV) || g.v.Adapters)
+	qkv, low := g.column(u, pQKV, pQKVBias, qkvAdapter, in1, lQKV, (m.queryWidth()+2*m.kvWidth())/t)
+	s.qkvAdapter = low
 	g.b.Drop(in1)
 	h := g.splitHeads(u, qkv, &s)
 	a := g.coreForward(h, &s)
 	g.dropHeads(h)
-	s.attention = g.keep(a)
-	p := g.row(u, pProj, a, lProj, m.queryWidth()/t)
+	s.attention = g.keepFor(a, g.trains(pProj) || g.v.Adapters)
+	p, low := g.row(u, pProj, projAdapter, a, lProj, m.queryWidth()/t)
+	s.projAdapter = low
 	g.b.Drop(a)
 	x2, mask1 := g.residual(u, pProjBias, p, x)
 	s.dropout1 = mask1
 	g.b.Drop(p)
 
 	in2, norm2 := g.norm(u, pNorm2, In(x2), g.local, m.Hidden)
-	s.norm2, s.in2 = norm2, g.keep(in2)
-	up := g.column(u, pUp, pUpBias, in2, lUp, m.upWidth()/t)
-	g.b.Drop(in2)
-	gate, act := g.activation(up)
-	s.up = g.keep(up)
-	g.b.Drop(up)
-	s.gate, s.act = none, none
-	if g.c.Recompute.Kind != ActivationFunction {
-		if gate != none {
-			s.gate = g.keep(gate)
-		}
-		s.act = g.keep(act)
+	s.norm2 = norm2
+	var d StorageID
+	if m.Experts > 0 {
+		d, s.experts = g.expertsForward(u, in2)
+	} else {
+		d, s.forward = g.feedForward(u, in2)
 	}
-	if gate != none {
-		g.b.Drop(gate)
-	}
-	d := g.row(u, pDown, act, lDown, m.FFN/t)
-	g.b.Drop(act)
 	y, s.dropout2 = g.residual(u, pDownBias, d, x2)
 	g.b.Drop(d)
 	g.b.Drop(x2)
 	return y, s
+}
+
+// feedForward is the feed-forward part on in, whose reference it takes over.
+func (g *generator) feedForward(u int, in StorageID) (y StorageID, s feedForwardSaved) {
+	m, t := g.m, g.c.TP
+	s.in = g.keepFor(in, g.trains(pUp))
+	up, _ := g.column(u, pUp, pUpBias, noAdapter, in, lUp, m.upWidth()/t)
+	g.b.Drop(in)
+	act := g.activate(g.tokens, up, &s)
+	y, _ = g.row(u, pDown, noAdapter, act, lDown, m.FFN/t)
+	g.b.Drop(act)
+	return y, s
+}
+
+// activate computes the activation of rows rows of up, whose reference it takes
+// over, and keeps what its backward needs.
+func (g *generator) activate(rows int, up StorageID, s *feedForwardSaved) (act StorageID) {
+	gate, act := g.activation(rows, up)
+	s.up = g.keep(up)
+	g.b.Drop(up)
+	s.gate, s.act = none, none
+	if g.v.Recompute.Kind != ActivationFunction {
+		if gate != none {
+			s.gate = g.keep(gate)
+		}
+		s.act = g.keepFor(act, g.trains(pDown))
+	}
+	if gate != none {
+		g.b.Drop(gate)
+	}
+	return act
+}
+
+// activated is the activation that activate kept, or computes it again.
+func (g *generator) activated(rows int, s *feedForwardSaved) (gate, act StorageID) {
+	g.b.Unpack(s.up)
+	if g.v.Recompute.Kind == ActivationFunction {
+		g.flags |= Recomputed
+		gate, act = g.activation(rows, s.up)
+		g.flags &^= Recomputed
+		return gate, act
+	}
+	if s.act != none {
+		g.b.Unpack(s.act)
+	}
+	if s.gate != none {
+		g.b.Unpack(s.gate)
+	}
+	return s.gate, s.act
+}
+
+// activatedBackward is the gradient of up and gives back what was kept but for
+// the activation itself.
+func (g *generator) activatedBackward(rows int, dact, gate StorageID, s *feedForwardSaved) (dup StorageID) {
+	dup = g.activationBackward(rows, dact, s.up, gate)
+	g.b.Drop(dact)
+	g.b.Drop(s.up)
+	if gate != none {
+		g.b.Drop(gate)
+	}
+	return dup
 }
 
 // layerBackward turns the gradient of the layer's output, whose reference it
@@ -67,54 +126,56 @@ func (g *generator) layerForward(u int, x StorageID) (y StorageID, s layerSaved)
 // parameters.
 func (g *generator) layerBackward(u int, dy StorageID, s *layerSaved) (dx StorageID) {
 	m, t := g.m, g.c.TP
-	d := g.dropoutGrad(dy, s.dropout2)
-	g.b.Unpack(s.up)
-	gate, act := s.gate, s.act
-	if act == none {
-		g.flags |= Recomputed
-		gate, act = g.activation(s.up)
-		g.flags &^= Recomputed
+	var din2 StorageID
+	if m.Experts > 0 {
+		din2 = g.expertsBackward(u, dy, &s.experts)
 	} else {
-		g.b.Unpack(act)
-		if gate != none {
-			g.b.Unpack(gate)
-		}
+		din2 = g.feedForwardBackward(u, dy, s)
 	}
-	dact := g.rowBackward(u, pDown, pDownBias, d, act, m.FFN/t)
-	g.b.Drop(act)
-	if d != dy {
-		g.b.Drop(d)
-	}
-	dup := g.activationBackward(dact, s.up, gate)
-	g.b.Drop(dact)
-	g.b.Drop(s.up)
-	if gate != none {
-		g.b.Drop(gate)
-	}
-	din2 := g.columnBackward(u, pUp, pUpBias, dup, s.in2, m.upWidth()/t)
-	g.b.Drop(dup)
 	dx2 := g.normBackward(u, pNorm2, din2, s.norm2, g.local, m.Hidden)
 	g.b.Drop(din2)
 	g.accumulate(dx2, dy)
 	g.b.Drop(dy)
 
-	d = g.dropoutGrad(dx2, s.dropout1)
-	g.b.Unpack(s.attention)
-	da := g.rowBackward(u, pProj, pProjBias, d, s.attention, m.queryWidth()/t)
-	g.b.Drop(s.attention)
+	d := g.dropoutGrad(dx2, s.dropout1)
+	if s.attention != none {
+		g.b.Unpack(s.attention)
+	}
+	da := g.rowBackward(u, pProj, pProjBias, projAdapter, d, s.attention, s.projAdapter, m.queryWidth()/t)
+	if s.attention != none {
+		g.b.Drop(s.attention)
+	}
 	if d != dx2 {
 		g.b.Drop(d)
 	}
 	dheads := g.coreBackward(da, s)
 	g.b.Drop(da)
 	dqkv := g.headsBackward(u, dheads, s)
-	din1 := g.columnBackward(u, pQKV, pQKVBias, dqkv, s.in1, (m.queryWidth()+2*m.kvWidth())/t)
+	din1 := g.columnBackward(u, pQKV, pQKVBias, qkvAdapter, dqkv, s.in1, s.qkvAdapter, (m.queryWidth()+2*m.kvWidth())/t)
 	g.b.Drop(dqkv)
 	dx = g.normBackward(u, pNorm1, din1, s.norm1, g.local, m.Hidden)
 	g.b.Drop(din1)
 	g.accumulate(dx, dx2)
 	g.b.Drop(dx2)
 	return dx
+}
+
+// feedForwardBackward is the gradient of the feed-forward part's input.
+func (g *generator) feedForwardBackward(u int, dy StorageID, saved *layerSaved) (din StorageID) {
+	m, t, s := g.m, g.c.TP, &saved.forward
+	d := g.dropoutGrad(dy, saved.dropout2)
+	gate, act := g.activated(g.tokens, s)
+	dact := g.rowBackward(u, pDown, pDownBias, noAdapter, d, act, none, m.FFN/t)
+	if act != none {
+		g.b.Drop(act)
+	}
+	if d != dy {
+		g.b.Drop(d)
+	}
+	dup := g.activatedBackward(g.tokens, dact, gate, s)
+	din = g.columnBackward(u, pUp, pUpBias, noAdapter, dup, s.in, none, m.upWidth()/t)
+	g.b.Drop(dup)
+	return din
 }
 
 // accumulate adds b to a, as autograd does where two gradients meet.
@@ -152,10 +213,17 @@ func (g *generator) normBackward(u int, weight NameID, dy StorageID, s normSaved
 	g.b.Unpack(s.stats)
 	dx = g.tensor(lGradient, BF16, rows, width)
 	work := moving(hw.NormGrad, int64(rows)*int64(width), 6)
-	if g.m.Style == GPT {
-		g.op(oLayerNormGrad, work, In(dy), s.x, In(s.stats), g.weight(u, weight), Out(dx), g.weightGrad(u, weight), g.weightGrad(u, weight+1))
-	} else {
-		g.op(oRMSNormGrad, work, In(dy), s.x, In(s.stats), g.weight(u, weight), Out(dx), g.weightGrad(u, weight))
+	args := []Arg{In(dy), s.x, In(s.stats), g.weight(u, weight), Out(dx)}
+	if g.trains(weight) {
+		args = append(args, g.weightGrad(u, weight))
+	}
+	switch {
+	case g.m.Style != GPT:
+		g.op(oRMSNormGrad, work, args...)
+	case g.trains(weight):
+		g.op(oLayerNormGrad, work, append(args, g.weightGrad(u, weight+1))...)
+	default:
+		g.op(oLayerNormGrad, work, args...)
 	}
 	g.b.Drop(s.x.Storage)
 	g.b.Drop(s.stats)
@@ -173,7 +241,8 @@ func (g *generator) has(u int, name NameID) bool {
 	return name >= 0 && g.st.units[u].params[name].cols > 0
 }
 
-func (g *generator) column(u int, weight, bias NameID, x StorageID, label NameID, width int) (y StorageID) {
+// column is a column-parallel projection; low is what its adapter keeps.
+func (g *generator) column(u int, weight, bias NameID, ad adapter, x StorageID, label NameID, width int) (y, low StorageID) {
 	full := g.gatherSequence(x)
 	y = g.tensor(label, BF16, g.tokens, width)
 	work := matmul(g.tokens, width, g.m.Hidden)
@@ -182,37 +251,55 @@ func (g *generator) column(u int, weight, bias NameID, x StorageID, label NameID
 	} else {
 		g.op(oMatmul, work, full, g.weight(u, weight), Out(y))
 	}
-	return y
+	return y, g.adapt(u, ad, full, y)
 }
 
-// columnBackward gives the saved x back. The input is gathered beside the first
-// product and its gradient reduced beside the second.
-func (g *generator) columnBackward(u int, weight, bias NameID, dy, x StorageID, width int) (dx StorageID) {
-	g.b.Unpack(x)
-	full, gathered := g.startGather(x)
+// columnBackward gives the saved x back (none if it was not needed). The input is
+// gathered beside the first product and its gradient reduced beside the second.
+func (g *generator) columnBackward(u int, weight, bias NameID, ad adapter, dy, x, low StorageID, width int) (dx StorageID) {
+	full, gathered := In(x), int32(-1)
+	if x != none {
+		g.b.Unpack(x)
+		full, gathered = g.startGather(x)
+	}
 	part := g.tensor(lGradient, BF16, g.tokens, g.m.Hidden)
 	g.op(oMatmul, matmul(g.tokens, g.m.Hidden, width), In(dy), g.weight(u, weight), Out(part))
+	dlow := g.adaptBackward(u, ad, In(dy), low, part)
 	g.wait(gathered)
 	dx, summed := g.startReduce(lGradient, part)
-	g.op(oMatmulAccumulate, matmulAccumulate(width, g.m.Hidden, g.tokens), In(dy), full, g.weightGrad(u, weight))
-	g.biasGrad(u, bias, dy, g.tokens, width)
-	g.b.Drop(x)
+	g.adaptWeights(u, ad, In(dy), full, low, dlow)
+	if g.trains(weight) {
+		g.op(oMatmulAccumulate, matmulAccumulate(width, g.m.Hidden, g.tokens), In(dy), full, g.weightGrad(u, weight))
+		g.biasGrad(u, bias, dy, g.tokens, width)
+	}
+	if x != none {
+		g.b.Drop(x)
+	}
 	return g.finishReduce(part, dx, summed)
 }
 
-func (g *generator) row(u int, weight NameID, x StorageID, label NameID, width int) (y StorageID) {
+// row is a row-parallel projection; low is what its adapter keeps.
+func (g *generator) row(u int, weight NameID, ad adapter, x StorageID, label NameID, width int) (y, low StorageID) {
 	part := g.tensor(label, BF16, g.tokens, g.m.Hidden)
 	g.op(oMatmul, matmul(g.tokens, g.m.Hidden, width), In(x), g.weight(u, weight), Out(part))
+	low = g.adapt(u, ad, In(x), part)
 	sum, ready := g.startReduce(label, part)
-	return g.finishReduce(part, sum, ready)
+	return g.finishReduce(part, sum, ready), low
 }
 
-func (g *generator) rowBackward(u int, weight, bias NameID, dy, x StorageID, width int) (dx StorageID) {
-	g.biasGrad(u, bias, dy, g.local, g.m.Hidden)
+func (g *generator) rowBackward(u int, weight, bias NameID, ad adapter, dy, x, low StorageID, width int) (dx StorageID) {
+	trains := g.trains(weight)
+	if trains {
+		g.biasGrad(u, bias, dy, g.local, g.m.Hidden)
+	}
 	full := g.gatherSequence(dy)
 	dx = g.tensor(lGradient, BF16, g.tokens, width)
 	g.op(oMatmul, matmul(g.tokens, width, g.m.Hidden), full, g.weight(u, weight), Out(dx))
-	g.op(oMatmulAccumulate, matmulAccumulate(g.m.Hidden, width, g.tokens), full, In(x), g.weightGrad(u, weight))
+	dlow := g.adaptBackward(u, ad, full, low, dx)
+	g.adaptWeights(u, ad, full, In(x), low, dlow)
+	if trains {
+		g.op(oMatmulAccumulate, matmulAccumulate(g.m.Hidden, width, g.tokens), full, In(x), g.weightGrad(u, weight))
+	}
 	return dx
 }
 
@@ -266,19 +353,19 @@ const (
 	viewUp
 )
 
-// activation computes the feed-forward activation of up. Under the minimal rule
+// activation computes the feed-forward activation of rows rows of up. Under the minimal rule
 // a gated one is two operators, whose intermediate is gate (none otherwise).
-func (g *generator) activation(up StorageID) (gate, act StorageID) {
+func (g *generator) activation(rows int, up StorageID) (gate, act StorageID) {
 	width := g.m.FFN / g.c.TP
-	elements := int64(g.tokens) * int64(width)
+	elements := int64(rows) * int64(width)
 	if g.m.Style == Llama && g.c.SaveRule == Minimal {
-		gate = g.tensor(lGate, BF16, g.tokens, width)
+		gate = g.tensor(lGate, BF16, rows, width)
 		g.op(oSiLU, moving(hw.ActivationFn, elements, 4), Arg{Storage: up, View: viewGate}, Out(gate))
-		act = g.tensor(lAct, BF16, g.tokens, width)
+		act = g.tensor(lAct, BF16, rows, width)
 		g.op(oMul, moving(hw.Elementwise, elements, 6), In(gate), Arg{Storage: up, View: viewUp}, Out(act))
 		return gate, act
 	}
-	act = g.tensor(lAct, BF16, g.tokens, width)
+	act = g.tensor(lAct, BF16, rows, width)
 	if g.m.Style == GPT {
 		g.op(oGELU, moving(hw.ActivationFn, elements, 4), In(up), Out(act))
 	} else {
@@ -287,13 +374,13 @@ func (g *generator) activation(up StorageID) (gate, act StorageID) {
 	return none, act
 }
 
-func (g *generator) activationBackward(dact, up, gate StorageID) (dup StorageID) {
+func (g *generator) activationBackward(rows int, dact, up, gate StorageID) (dup StorageID) {
 	width := g.m.FFN / g.c.TP
-	elements := int64(g.tokens) * int64(width)
-	dup = g.tensor(lGradient, BF16, g.tokens, g.m.upWidth()/g.c.TP)
+	elements := int64(rows) * int64(width)
+	dup = g.tensor(lGradient, BF16, rows, g.m.upWidth()/g.c.TP)
 	switch {
 	case gate != none:
-		dgate := g.tensor(lGradient, BF16, g.tokens, width)
+		dgate := g.tensor(lGradient, BF16, rows, width)
 		g.op(oMulGrad, moving(hw.Elementwise, elements, 10), In(dact), In(gate), Arg{Storage: up, View: viewUp},
 			Out(dgate), Arg{Storage: dup, View: viewUp, Mode: Write})
 		g.op(oSiLUGrad, moving(hw.ActivationGrad, elements, 6), In(dgate), Arg{Storage: up, View: viewGate},

@@ -21,6 +21,11 @@ type Model struct {
 	Vocab   int
 	Seq     int // tokens of a sequence the model was published with
 
+	// Experts is the number of feed-forward parts of a layer, of width FFN
+	// each, of which a router picks TopK for every token; 0 = one part and no
+	// router. Llama style only.
+	Experts, TopK int
+
 	QKVBias bool // Qwen2.5: a bias on the query, key and value projections only
 	QKNorm  bool // Qwen3: queries and keys are normalised per head
 	Tied    bool // the output head uses the embedding table
@@ -43,7 +48,8 @@ const (
 // arXiv 2005.14165, whose 13B row has 5,140 hidden units but 40 heads of 128. Its
 // 1.3B row says 24 heads of 128 for 2,048 hidden units, which would make 1.5 billion
 // parameters; 16 heads give the nominal size and are what others built.
-// GPT-3 ties its head to the embedding, as openai/gpt-2 src/model.py does.
+// Mixtral from mistralai/mistral-inference and its config.json, with the sequence
+// of Megatron-LM examples/mixtral. GPT-3 ties its head to the embedding, as openai/gpt-2 src/model.py does.
 var models = []Model{
 	{Name: "llama2-7b", Layers: 32, Hidden: 4096, FFN: 11008, Heads: 32, KVHeads: 32, HeadDim: 128, Vocab: 32000, Seq: 4096},
 	{Name: "llama2-13b", Layers: 40, Hidden: 5120, FFN: 13824, Heads: 40, KVHeads: 40, HeadDim: 128, Vocab: 32000, Seq: 4096},
@@ -54,6 +60,7 @@ var models = []Model{
 	{Name: "qwen2.5-14b", Layers: 48, Hidden: 5120, FFN: 13824, Heads: 40, KVHeads: 8, HeadDim: 128, Vocab: 152064, Seq: 32768, QKVBias: true},
 	{Name: "qwen2.5-72b", Layers: 80, Hidden: 8192, FFN: 29568, Heads: 64, KVHeads: 8, HeadDim: 128, Vocab: 152064, Seq: 32768, QKVBias: true},
 	{Name: "qwen3-0.6b", Layers: 28, Hidden: 1024, FFN: 3072, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 151936, Seq: 4096, QKNorm: true, Tied: true},
+	{Name: "mixtral-8x7b", Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 32000, Seq: 4096, Experts: 8, TopK: 2},
 	gpt3("gpt3-125m", 12, 768, 12, 64),
 	gpt3("gpt3-350m", 24, 1024, 16, 64),
 	gpt3("gpt3-760m", 24, 1536, 16, 96),
@@ -94,7 +101,7 @@ func LookupModel(name string) (Model, error) {
 func (m Model) Params() int64 {
 	n := int64(0)
 	for l := 0; l <= m.Layers+1; l++ {
-		for _, t := range m.tensors(l, 1) {
+		for _, t := range m.tensors(l, 1, 0) {
 			n += t.elements()
 		}
 	}
@@ -121,6 +128,7 @@ func (m Model) upWidth() int {
 // tensor is one parameter tensor as one tensor-parallel rank holds it.
 type tensor struct {
 	name       NameID // one of the parameter names
+	expert     int    // whose it is, if it is an expert's
 	rows, cols int    // cols is 1 for a vector
 }
 
@@ -130,12 +138,13 @@ func (t tensor) elements() int64 { return int64(t.rows) * int64(t.cols) }
 // part 0 is the embedding, 1..Layers are the layers, Layers+1 is the final norm
 // and the head. Matrices are split by tp, and so are the biases of
 // column-parallel projections; norms and the other biases are whole on every
-// rank. The vocabulary is padded to a multiple of tp.
-func (m Model) tensors(l, tp int) []tensor {
+// rank. The vocabulary is padded to a multiple of tp. Adapters of the given rank
+// (0 = none) are split where they meet the split side of their projection.
+func (m Model) tensors(l, tp, adapter int) []tensor {
 	var list []tensor
 	add := func(present bool, name NameID, rows, cols int) {
 		if present {
-			list = append(list, tensor{name, rows, cols})
+			list = append(list, tensor{name: name, rows: rows, cols: cols})
 		}
 	}
 	h, gpt := m.Hidden, m.Style == GPT
@@ -163,9 +172,17 @@ func (m Model) tensors(l, tp int) []tensor {
 	add(gpt, pProjBias, h, 1)
 	add(true, pNorm2, h, 1)
 	add(gpt, pNorm2Bias, h, 1)
-	add(true, pUp, up, h)
+	add(m.Experts == 0, pUp, up, h)
 	add(gpt, pUpBias, up, 1)
-	add(true, pDown, h, m.FFN/tp)
+	add(m.Experts == 0, pDown, h, m.FFN/tp)
 	add(gpt, pDownBias, h, 1)
+	add(m.Experts > 0, pRouter, m.Experts, h)
+	for e := range m.Experts {
+		list = append(list, tensor{pExpertUp, e, up, h}, tensor{pExpertDown, e, h, m.FFN / tp})
+	}
+	add(adapter > 0, pQKVAdapterDown, adapter, h)
+	add(adapter > 0, pQKVAdapterUp, qkv, adapter)
+	add(adapter > 0, pProjAdapterDown, adapter, m.queryWidth()/tp)
+	add(adapter > 0, pProjAdapterUp, h, adapter)
 	return list
 }

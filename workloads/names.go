@@ -22,6 +22,13 @@ const (
 	pUpBias
 	pDown
 	pDownBias
+	pRouter
+	pExpertUp
+	pExpertDown
+	pQKVAdapterDown
+	pQKVAdapterUp
+	pProjAdapterDown
+	pProjAdapterUp
 	pFinalNorm
 	pFinalNormBias
 	pHead
@@ -32,6 +39,7 @@ const (
 	lMaster
 	lExpAvg
 	lExpAvgSq
+	lAverage
 	lGathered
 	lMask
 	lRotary
@@ -54,6 +62,10 @@ const (
 	lGate
 	lAct
 	lDown
+	lAdapter
+	lRouter
+	lRoute
+	lRows
 	lLogits
 	lLogits32
 	lLoss
@@ -99,6 +111,16 @@ const (
 	oCrossEntropyGrad
 	oNorm
 	oAdamW
+	oLerp
+	oCountNonzero
+	oToHost
+	oTopK
+	oTopKGrad
+	oCount
+	oPermute
+	oPermuteGrad
+	oUnpermute
+	oUnpermuteGrad
 	oAllGather
 	oReduceScatter
 	oAllReduce
@@ -116,13 +138,16 @@ var decoderNames = [numNames]string{
 	pQueryNorm: "layer.q_norm.weight", pKeyNorm: "layer.k_norm.weight", pProj: "layer.proj.weight", pProjBias: "layer.proj.bias",
 	pNorm2: "layer.norm2.weight", pNorm2Bias: "layer.norm2.bias", pUp: "layer.up.weight", pUpBias: "layer.up.bias",
 	pDown: "layer.down.weight", pDownBias: "layer.down.bias",
+	pRouter: "layer.router.weight", pExpertUp: "layer.expert.up.weight", pExpertDown: "layer.expert.down.weight",
+	pQKVAdapterDown: "layer.qkv.lora_a", pQKVAdapterUp: "layer.qkv.lora_b", pProjAdapterDown: "layer.proj.lora_a", pProjAdapterUp: "layer.proj.lora_b",
 	pFinalNorm: "final_norm.weight", pFinalNormBias: "final_norm.bias", pHead: "head.weight",
 
-	lParams: "params", lGrads: "main_grads", lMaster: "master", lExpAvg: "exp_avg", lExpAvgSq: "exp_avg_sq",
+	lParams: "params", lGrads: "main_grads", lMaster: "master", lExpAvg: "exp_avg", lExpAvgSq: "exp_avg_sq", lAverage: "average",
 	lGathered: "gathered", lMask: "attention_mask", lRotary: "rotary_table", lTokens: "batch", lEmbedded: "embedded", lHidden: "hidden",
 	lStats: "layer.stats", lNormOut: "layer.norm_out", lQKV: "layer.qkv", lQuery: "layer.query", lKey: "layer.key", lValue: "layer.value",
 	lRotaryCast: "layer.rotary_cast", lScores: "layer.scores", lProbs: "layer.probs", lDropout: "layer.dropout_mask", lAttention: "layer.attention",
 	lProj: "layer.proj", lUp: "layer.up", lGate: "layer.gate", lAct: "layer.act", lDown: "layer.down",
+	lAdapter: "layer.lora", lRouter: "layer.router", lRoute: "layer.route", lRows: "layer.rows",
 	lLogits: "logits", lLogits32: "logits_fp32", lLoss: "loss", lGradient: "gradient", lNormValue: "grad_norm", lShard: "grad_shard",
 
 	oCopy: "aten::copy_", oClone: "aten::clone", oCast: "npu::_npu_dtype_cast", oAdd: "aten::add", oMul: "aten::mul", oCat: "aten::cat",
@@ -137,7 +162,10 @@ var decoderNames = [numNames]string{
 	oSwiGLU: "npu::npu_swiglu", oSwiGLUGrad: "npu::npu_swiglu_backward", oSiLU: "aten::silu", oSiLUGrad: "aten::silu_backward",
 	oMulGrad: "aten::mul_backward", oGELU: "aten::gelu", oGELUGrad: "aten::gelu_backward",
 	oCrossEntropy: "vocab_parallel_cross_entropy", oCrossEntropyGrad: "vocab_parallel_cross_entropy_backward",
-	oNorm: "aten::linalg_vector_norm", oAdamW: "npu::npu_apply_adam_w",
+	oNorm: "aten::linalg_vector_norm", oAdamW: "npu::npu_apply_adam_w", oLerp: "aten::lerp_", oCountNonzero: "aten::count_nonzero", oToHost: "aten::_to_copy",
+	oTopK: "npu::npu_moe_gating_top_k_softmax", oTopKGrad: "topk_softmax_backward", oCount: "aten::bincount",
+	oPermute: "npu::npu_moe_token_permute", oPermuteGrad: "npu::npu_moe_token_permute_grad",
+	oUnpermute: "npu::npu_moe_token_unpermute", oUnpermuteGrad: "npu::npu_moe_token_unpermute_grad",
 	oAllGather: "c10d::_allgather_base_", oReduceScatter: "c10d::_reduce_scatter_base_", oAllReduce: "c10d::allreduce_",
 	oSend: "c10d::send", oReceive: "c10d::recv_",
 }

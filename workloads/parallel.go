@@ -71,7 +71,7 @@ func (g *generator) startGather(x StorageID) (full Arg, ready int32) {
 	if !g.sequenceParallel() {
 		return In(x), -1
 	}
-	w := collective(hw.AllGather, g.bytes(g.st.gathered), g.c.TP)
+	w := collective(hw.AllGather, g.hiddenBytes(g.tokens), g.c.TP)
 	return In(g.st.gathered), g.start(oAllGather, w, g.tp, In(x), Out(g.st.gathered))
 }
 
@@ -148,6 +148,13 @@ func (g *generator) use(u int) {
 	}
 }
 
+// gatherLayer is gather in backward, where the embedding needs no weights.
+func (g *generator) gatherLayer(u int) {
+	if u > 0 {
+		g.gather(u)
+	}
+}
+
 // free gives the whole unit u back.
 func (g *generator) free(u int) {
 	if g.c.ZeRO == 3 {
@@ -174,17 +181,21 @@ func (g *generator) freeHead(u int) {
 }
 
 // weight is the argument that reads parameter name of unit u.
-func (g *generator) weight(u int, name NameID) Arg {
-	p := &g.st.units[u].params[name]
+func (g *generator) weight(u int, name NameID) Arg { return g.value(g.param(u, name)) }
+
+// weightGrad is the argument that adds to the gradient of parameter name.
+func (g *generator) weightGrad(u int, name NameID) Arg { return g.grad(g.param(u, name)) }
+
+func (g *generator) param(u int, name NameID) *param { return &g.st.units[u].params[name] }
+
+func (g *generator) value(p *param) Arg {
 	if g.c.ZeRO == 3 {
 		return Arg{Storage: g.live[p.unit].value, View: p.view}
 	}
 	return p.value
 }
 
-// weightGrad is the argument that adds to the gradient of parameter name.
-func (g *generator) weightGrad(u int, name NameID) Arg {
-	p := &g.st.units[u].params[name]
+func (g *generator) grad(p *param) Arg {
 	if g.c.ZeRO != 3 {
 		return Arg{Storage: p.grad.Storage, View: p.view, Mode: Update}
 	}
@@ -280,7 +291,11 @@ func (g *generator) finishSends() {
 	}
 }
 
+// hiddenBytes is the size of a [tokens, hidden] tensor.
+func (g *generator) hiddenBytes(tokens int) sim.Bytes {
+	return 2 * sim.Bytes(tokens) * sim.Bytes(g.m.Hidden)
+}
+
 func (g *generator) transfer(from, to int, tag int32) Kernel {
-	size := 2 * sim.Bytes(g.local) * sim.Bytes(g.m.Hidden)
-	return Kernel{Work: hw.Work{Kind: hw.Transfer, Size: size}, Group: []int32{g.peer[from], g.peer[to]}, Tag: tag}
+	return Kernel{Work: hw.Work{Kind: hw.Transfer, Size: g.hiddenBytes(g.local)}, Group: []int32{g.peer[from], g.peer[to]}, Tag: tag}
 }

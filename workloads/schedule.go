@@ -1,5 +1,10 @@
 package workloads
 
+import (
+	"cmp"
+	"slices"
+)
+
 // stepKind is what a pipeline stage does next with a micro-batch.
 type stepKind uint8
 
@@ -12,54 +17,219 @@ const (
 	sendBackward
 )
 
-// step is one entry of a stage's schedule; micro counts from 0.
+// step is one entry of a stage's schedule; micro-batches and the chunks of a
+// stage count from 0. A transfer names the chunk of this stage, so that the two
+// ends of one may name different chunks.
 type step struct {
-	kind  stepKind
-	micro int
+	kind         stepKind
+	chunk, micro int
 }
 
-// oneForwardOneBackward is the schedule of a stage under the 1F1B rule of
-// PipeDream-flush (Megatron-LM megatron/core/pipeline_parallel/schedules.py,
-// the version without interleaving): stages-1-stage forwards to warm up, then one
-// forward and one backward in turn, then the backwards that are left. A stage
-// never holds more than stages-stage micro-batches.
-//
-// Sends and receives of a stage run on one stream in this order, and a transfer
-// starts when both ends have reached it, so the order must not let two
-// neighbours wait for each other. In the steady state the later stage sends the
-// gradient of micro-batch k before it receives the activation that it needs
-// next; the earlier one therefore receives that gradient before it sends that
-// activation, although it has the activation first. Nothing is lost: the later
-// stage cannot use the activation before its gradient is out. (The original
-// posts both as one group, which has no order.)
-func oneForwardOneBackward(stage, stages, micros int) []step {
-	var steps []step
-	add := func(kind stepKind, micro int) {
-		switch {
-		case stage == 0 && (kind == receiveForward || kind == sendBackward):
-		case stage == stages-1 && (kind == sendForward || kind == receiveBackward):
-		default:
-			steps = append(steps, step{kind, micro})
+// pass is one forward or backward pass of a chunk, and when it runs in the
+// schedule's own time.
+type pass struct {
+	backward     bool
+	chunk, micro int
+	start, end   int
+}
+
+// duration of a pass in the schedule's own time: backward does twice the work.
+func (p pass) duration() int {
+	if p.backward {
+		return 2
+	}
+	return 1
+}
+
+// forwardOrder lists the forward passes of a stage, the same on every stage:
+// micro-batches in groups as large as the pipeline is long, each group through
+// one chunk after the other. With one chunk that is just their order.
+func forwardOrder(stages, chunks, micros int) []pass {
+	list := make([]pass, 0, chunks*micros)
+	for lo := 0; lo < micros; lo += stages {
+		for chunk := range chunks {
+			for micro := lo; micro < min(lo+stages, micros); micro++ {
+				list = append(list, pass{chunk: chunk, micro: micro})
+			}
 		}
 	}
-	warm := min(stages-1-stage, micros)
-	for i := range warm {
-		add(receiveForward, i)
-		add(forward, i)
-		add(sendForward, i)
+	return list
+}
+
+// passes is the order of compute of a stage under the 1F1B rule of
+// PipeDream-flush, interleaved over chunks (Narayanan et al., arXiv 2104.04473
+// section 2.2; Megatron-LM megatron/core/pipeline_parallel/schedules.py): some
+// forwards to warm up, then one forward and one backward in turn, then the
+// backwards that are left. Backward passes go through the chunks the other way
+// round.
+//
+// With one chunk a stage warms up with stages-1-stage forwards and never holds
+// more than stages-stage micro-batches. With more it must reach the last chunk
+// first: (chunks-1)*stages forwards more, and twice the distance to the end.
+func passes(stage, stages, chunks, micros int) []pass {
+	forwards := forwardOrder(stages, chunks, micros)
+	backwards := slices.Clone(forwards)
+	for i := range backwards {
+		backwards[i].backward = true
+		backwards[i].chunk = chunks - 1 - backwards[i].chunk
 	}
-	for i := warm; i < micros; i++ {
-		add(receiveForward, i)
-		add(forward, i)
-		add(receiveBackward, i-warm)
-		add(sendForward, i)
-		add(backward, i-warm)
-		add(sendBackward, i-warm)
+	warm := stages - 1 - stage
+	if chunks > 1 {
+		warm = 2*warm + (chunks-1)*stages
 	}
-	for i := micros - warm; i < micros; i++ {
-		add(receiveBackward, i)
-		add(backward, i)
-		add(sendBackward, i)
+	warm = min(warm, len(forwards))
+	list := slices.Clone(forwards[:warm])
+	for i, f := range forwards[warm:] {
+		list = append(list, f, backwards[i])
+	}
+	return append(list, backwards[len(forwards)-warm:]...)
+}
+
+// transfer is a tensor that one stage sends to another.
+type transfer struct {
+	time     int // when it takes place
+	from, to int // stages
+	producer pass
+	consumer pass
+}
+
+// schedule is what each stage does, in order; forwardOnly leaves the backward
+// passes out, as validation does.
+//
+// Sends and receives of a stage run on one stream in this order, and a transfer
+// starts when both ends have reached it, so the order must not let stages wait
+// for each other. All stages are therefore laid out on one clock, on which a
+// forward takes 1 and a backward 2 and transfers nothing: a transfer takes place
+// once the tensor exists and the receiver has nothing else to do before it needs
+// it. Every stage does its passes and transfers in the order of that clock, ties
+// broken the same way everywhere, so whatever real times are, nothing can wait
+// in a circle; and on the clock nothing waits for a transfer, so its order costs
+// no bubble. (The original posts the transfers of a step as one group, which has
+// no order.) Memory for a tensor is taken just before it is needed.
+//
+// The result is nil if the passes themselves cannot be laid out: with more than
+// one chunk, when micros is not a multiple of stages.
+func schedule(stages, chunks, micros int, forwardOnly bool) [][]step {
+	grid := make([][]pass, stages)
+	for s := range grid {
+		if forwardOnly {
+			grid[s] = forwardOrder(stages, chunks, micros)
+		} else {
+			grid[s] = passes(s, stages, chunks, micros)
+		}
+	}
+	transfers, ok := layOut(grid, chunks, micros)
+	if !ok {
+		return nil
+	}
+	slices.SortFunc(transfers, func(a, b transfer) int {
+		back := func(t transfer) int { // gradients first: they free memory
+			if t.producer.backward {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(back(a), back(b)),
+			cmp.Compare(a.producer.micro, b.producer.micro), cmp.Compare(a.producer.chunk, b.producer.chunk), cmp.Compare(a.from, b.from))
+	})
+	steps := make([][]step, stages)
+	next := make([]int, stages) // pass of each stage
+	upTo := func(s, time int) { // the passes of s that start before time
+		for ; next[s] < len(grid[s]) && grid[s][next[s]].start < time; next[s]++ {
+			p := grid[s][next[s]]
+			kind := forward
+			if p.backward {
+				kind = backward
+			}
+			steps[s] = append(steps[s], step{kind, p.chunk, p.micro})
+		}
+	}
+	for _, t := range transfers {
+		send, receive := sendForward, receiveForward
+		if t.producer.backward {
+			send, receive = sendBackward, receiveBackward
+		}
+		upTo(t.from, t.time)
+		upTo(t.to, t.time)
+		steps[t.from] = append(steps[t.from], step{send, t.producer.chunk, t.producer.micro})
+		steps[t.to] = append(steps[t.to], step{receive, t.consumer.chunk, t.consumer.micro})
+	}
+	for s := range steps {
+		upTo(s, 1<<62)
 	}
 	return steps
+}
+
+// layOut gives every pass its times and lists the transfers between stages; ok
+// is false if the passes wait for each other in a circle.
+func layOut(grid [][]pass, chunks, micros int) (transfers []transfer, ok bool) {
+	stages := len(grid)
+	at := func(s int, p pass) int {
+		i := (s*chunks+p.chunk)*micros + p.micro
+		if p.backward {
+			i += stages * chunks * micros
+		}
+		return i
+	}
+	done := make([]*pass, 2*stages*chunks*micros)
+	next := make([]int, stages)
+	for progress := true; progress; {
+		progress = false
+		for s := range grid {
+			for next[s] < len(grid[s]) {
+				p := &grid[s][next[s]]
+				from, need, needs := before(s, *p, stages, chunks)
+				var producer *pass
+				if needs {
+					if producer = done[at(from, need)]; producer == nil {
+						break
+					}
+				}
+				free := 0
+				if i := next[s]; i > 0 {
+					free = grid[s][i-1].end
+				}
+				p.start = free
+				if needs {
+					p.start = max(free, producer.end)
+					if from != s {
+						transfers = append(transfers, transfer{p.start, from, s, *producer, *p})
+					}
+				}
+				p.end = p.start + p.duration()
+				done[at(s, *p)] = p
+				next[s]++
+				progress = true
+			}
+		}
+	}
+	for s := range grid {
+		if next[s] < len(grid[s]) {
+			return nil, false
+		}
+	}
+	return transfers, true
+}
+
+// before is the pass, and its stage, whose result p of stage s needs. The last
+// chunk's forward of the last stage yields the gradient that backward starts
+// from.
+func before(s int, p pass, stages, chunks int) (stage int, need pass, needs bool) {
+	need = p
+	switch {
+	case !p.backward && s > 0:
+		return s - 1, need, true
+	case !p.backward && p.chunk > 0:
+		need.chunk--
+		return stages - 1, need, true
+	case !p.backward:
+		return 0, pass{}, false
+	case s < stages-1:
+		return s + 1, need, true
+	case p.chunk < chunks-1:
+		need.chunk++
+		return 0, need, true
+	}
+	need.backward = false
+	return s, need, true
 }

@@ -6,8 +6,18 @@ import (
 	"testing"
 )
 
-func TestOneForwardOneBackward(t *testing.T) {
+// text writes steps as F0 (forward of micro-batch 0), >f0 and <f0 (its transfers),
+// B0, >b0, <b0; of chunk 1 as F0'.
+func text(steps []step) string {
 	letters := map[stepKind]string{receiveForward: "<f", forward: "F", sendForward: ">f", receiveBackward: "<b", backward: "B", sendBackward: ">b"}
+	var list []string
+	for _, s := range steps {
+		list = append(list, letters[s.kind]+string(rune('0'+s.micro))+strings.Repeat("'", s.chunk))
+	}
+	return strings.Join(list, " ")
+}
+
+func TestOneForwardOneBackward(t *testing.T) {
 	for _, c := range []struct {
 		stage, stages, micros int
 		want                  string
@@ -18,39 +28,101 @@ func TestOneForwardOneBackward(t *testing.T) {
 		{0, 4, 1, "F0 >f0 <b0 B0"},
 		{1, 4, 3, "<f0 F0 >f0 <f1 F1 >f1 <f2 F2 <b0 >f2 B0 >b0 <b1 B1 >b1 <b2 B2 >b2"},
 	} {
-		var got []string
-		for _, s := range oneForwardOneBackward(c.stage, c.stages, c.micros) {
-			got = append(got, letters[s.kind]+string(rune('0'+s.micro)))
-		}
-		if s := strings.Join(got, " "); s != c.want {
+		if s := text(schedule(c.stages, 1, c.micros, false)[c.stage]); s != c.want {
 			t.Errorf("stage %d of %d, %d micro-batches: %s, want %s", c.stage, c.stages, c.micros, s, c.want)
 		}
 	}
 }
 
-// Two neighbours list the transfers between them in the same order, whatever
-// the numbers: on lanes that run in order they cannot wait for each other.
-func TestNeighboursAgree(t *testing.T) {
-	between := func(steps []step, forwardKind, backwardKind stepKind) (list []step) {
-		for _, s := range steps {
-			switch s.kind {
-			case forwardKind:
-				list = append(list, step{sendForward, s.micro})
-			case backwardKind:
-				list = append(list, step{sendBackward, s.micro})
-			}
-		}
-		return list
+// Two stages of two chunks: by hand, from the order of Megatron-LM (forwards
+// 0 1 0' 1' 2 3 2' 3', backwards 0' 1' 0 1 2' 3' 2 3) and the clock.
+func TestInterleaved(t *testing.T) {
+	compute := func(steps []step) string {
+		return text(slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.kind != forward && s.kind != backward }))
 	}
-	for stages := 2; stages <= 9; stages++ {
-		for micros := 1; micros <= 20; micros++ {
-			for s := range stages - 1 {
-				up := between(oneForwardOneBackward(s, stages, micros), sendForward, receiveBackward)
-				down := between(oneForwardOneBackward(s+1, stages, micros), receiveForward, sendBackward)
-				if !slices.Equal(up, down) || len(up) != 2*micros {
-					t.Errorf("%d stages, %d micro-batches: stages %d and %d disagree: %v, %v", stages, micros, s, s+1, up, down)
+	s := schedule(2, 2, 4, false)
+	for stage, want := range []string{
+		"F0 F1 F0' F1' F2 B0' F3 B1' F2' B0 F3' B1 B2' B3' B2 B3",
+		"F0 F1 F0' B0' F1' B1' F2 B0 F3 B1 F2' B2' F3' B3' B2 B3",
+	} {
+		if got := compute(s[stage]); got != want {
+			t.Errorf("stage %d: %s, want %s", stage, got, want)
+		}
+	}
+	if got, want := text(schedule(2, 2, 2, true)[0]), "F0 >f0 F1 <f0' >f1 F0' >f0' <f1' F1' >f1'"; got != want {
+		t.Errorf("forward only: %s, want %s", got, want)
+	}
+	if schedule(5, 2, 7, false) != nil {
+		t.Error("seven micro-batches on five interleaved stages can be laid out")
+	}
+}
+
+// All stages' transfers follow one order: whichever lanes and passes come first,
+// running every stage's steps as soon as both ends of a transfer have come to it
+// gets everything done.
+func TestScheduleRuns(t *testing.T) {
+	for stages := 1; stages <= 9; stages++ {
+		for chunks := 1; chunks <= 4 && (chunks == 1 || stages > 1); chunks++ {
+			for micros := 1; micros <= 20; micros++ {
+				if chunks > 1 && micros%stages != 0 {
+					continue
+				}
+				for _, forwardOnly := range []bool{false, true} {
+					if left := rendezvous(schedule(stages, chunks, micros, forwardOnly)); left > 0 {
+						t.Errorf("%d stages, %d chunks, %d micro-batches, forward only %t: %d steps are left", stages, chunks, micros, forwardOnly, left)
+					}
 				}
 			}
 		}
 	}
+}
+
+// rendezvous runs steps in order, a transfer when its two ends are next, and
+// returns how many cannot run.
+func rendezvous(steps [][]step) (left int) {
+	stages := len(steps)
+	meets := func(s, to int, a, b step) bool {
+		chunk := a.chunk
+		switch {
+		case a.kind == sendForward && b.kind == receiveForward && to == (s+1)%stages:
+			if s == stages-1 {
+				chunk++
+			}
+		case a.kind == sendBackward && b.kind == receiveBackward && to == (s+stages-1)%stages:
+			if s == 0 {
+				chunk--
+			}
+		default:
+			return false
+		}
+		return a.micro == b.micro && b.chunk == chunk
+	}
+	for progress := true; progress; {
+		progress = false
+		for s := range steps {
+			for len(steps[s]) > 0 {
+				head := steps[s][0]
+				if head.kind == forward || head.kind == backward {
+					steps[s] = steps[s][1:]
+					progress = true
+					continue
+				}
+				to := -1
+				for r := range steps {
+					if len(steps[r]) > 0 && r != s && meets(s, r, head, steps[r][0]) {
+						to = r
+					}
+				}
+				if to < 0 {
+					break
+				}
+				steps[s], steps[to] = steps[s][1:], steps[to][1:]
+				progress = true
+			}
+		}
+	}
+	for s := range steps {
+		left += len(steps[s])
+	}
+	return left
 }

@@ -6,7 +6,8 @@ import "smartswap/sim"
 type stage struct {
 	first, last bool
 	residents   []Storage
-	units       []unit  // embedding (first stage), layers, head (last stage)
+	units       []unit  // embedding (first stage), layers chunk by chunk, head (last stage)
+	chunks      []span  // of units: the layers of each model chunk
 	states      []state // what the optimizer steps through, one by one
 	grads       []StorageID
 
@@ -16,20 +17,28 @@ type stage struct {
 	rotary   StorageID
 }
 
+// span is units lo..hi-1.
+type span struct{ lo, hi int }
+
 // unit is a part of the model that ZeRO-3 gathers and reduces as a whole: the
 // embedding, one layer, or the head.
 type unit struct {
 	layer    int // 1-based; 0 for the embedding, layers+1 for the head
 	params   [numParams]param
+	experts  []expert
 	elements int64     // of all its parameters
 	shard    StorageID // ZeRO-3: this rank's share of the parameters …
 	grad     StorageID // … and of the fp32 gradients
 }
 
+// expert is one of the feed-forward parts that a router chooses from.
+type expert struct{ up, down param }
+
 // param is one parameter tensor: where its 16-bit values and its gradient are.
 // A tied head is the embedding's param.
 type param struct {
 	unit     int // the unit that owns it
+	name     NameID
 	rows     int
 	cols     int // 0 = the model has no such parameter
 	value    Arg // not with ZeRO-3, where the unit has to be gathered first
@@ -45,8 +54,11 @@ type param struct {
 // bytes are the same up to rounding and replicas stay identical.
 type state struct {
 	master, expAvg, expAvgSq StorageID
+	average                  StorageID // none unless an Extras process keeps one
+	name                     NameID    // the parameter's; -1 for a unit
 	value, grad              Arg
-	elements                 int64 // of the share
+	elements                 int64 // of the share …
+	whole                    int64 // … and of the whole tensor
 }
 
 // none stands for a storage that a configuration does not have.
@@ -77,7 +89,6 @@ type layout struct {
 	c       Config
 	m       Model
 	tensors []*param // in order
-	names   []NameID // of tensors
 }
 
 // resident appends a resident.
@@ -89,29 +100,49 @@ func (l *layout) resident(x Storage) StorageID {
 // share is one replica's part of a number of elements.
 func (l *layout) share(elements int64) int64 { return (elements + int64(l.c.DP) - 1) / int64(l.c.DP) }
 
-// listUnits lists the parts of stage s and their parameters. A head that is tied to
-// an embedding of the same stage brings no table of its own.
+// listUnits lists the parts of stage s and their parameters.
 func (l *layout) listUnits(s int) {
-	lo, hi := s*l.m.Layers/l.c.PP+1, (s+1)*l.m.Layers/l.c.PP
 	if l.first {
-		lo = 0
+		l.units = append(l.units, unit{layer: 0})
+	}
+	perChunk := l.m.Layers / (l.c.PP * l.c.VPP)
+	for chunk := range l.c.VPP {
+		lo := len(l.units)
+		for i := range perChunk {
+			l.units = append(l.units, unit{layer: (chunk*l.c.PP+s)*perChunk + i + 1})
+		}
+		l.chunks = append(l.chunks, span{lo, len(l.units)})
 	}
 	if l.last {
-		hi = l.m.Layers + 1
+		l.units = append(l.units, unit{layer: l.m.Layers + 1})
 	}
-	l.units = make([]unit, hi-lo+1)
+	adapter := l.c.adapterRank()
 	for i := range l.units {
-		u := &l.units[i]
-		u.layer = lo + i
-		for _, t := range l.m.tensors(u.layer, l.c.TP) {
-			if t.name == pHead && l.m.Tied && l.first {
-				continue
-			}
-			p := &u.params[t.name]
-			l.tensors, l.names = append(l.tensors, p), append(l.names, t.name)
-			*p = param{unit: i, rows: t.rows, cols: t.cols, elements: t.elements(), view: ViewID(len(l.tensors))}
-			u.elements += p.elements
+		l.listTensors(i, l.m.tensors(l.units[i].layer, l.c.TP, adapter))
+	}
+}
+
+// listTensors lists the parameters of unit i. A head that is tied to an
+// embedding of the same stage brings no table of its own.
+func (l *layout) listTensors(i int, tensors []tensor) {
+	u := &l.units[i]
+	if u.layer >= 1 && u.layer <= l.m.Layers {
+		u.experts = make([]expert, l.m.Experts)
+	}
+	for _, t := range tensors {
+		if t.name == pHead && l.m.Tied && l.first {
+			continue
 		}
+		p := &u.params[t.name]
+		switch t.name {
+		case pExpertUp:
+			p = &u.experts[t.expert].up
+		case pExpertDown:
+			p = &u.experts[t.expert].down
+		}
+		l.tensors = append(l.tensors, p)
+		*p = param{unit: i, name: t.name, rows: t.rows, cols: t.cols, elements: t.elements(), view: ViewID(len(l.tensors))}
+		u.elements += p.elements
 	}
 }
 
@@ -129,13 +160,19 @@ func (l *layout) flatBuffer(class Class, d DType, label NameID, layer int, eleme
 		Layer: int32(layer), Flat: true, Label: label})
 }
 
-// optimizer appends the fp32 copy and the moments of a share.
-func (l *layout) optimizer(layer int, elements int64, shape [4]int32, value, grad Arg) {
+// optimizer appends the fp32 copy and the moments of this replica's share of
+// parameter name.
+func (l *layout) optimizer(name NameID, layer int, whole int64, shape [4]int32, value, grad Arg) {
+	elements := l.share(whole)
 	one := func(label NameID) StorageID {
 		return l.resident(Storage{Bytes: sim.Bytes(4 * elements), Class: Optimizer, DType: FP32, Shape: shape, Layer: int32(layer), Label: label})
 	}
-	l.states = append(l.states, state{master: one(lMaster), expAvg: one(lExpAvg), expAvgSq: one(lExpAvgSq),
-		value: value, grad: grad, elements: elements})
+	x := state{master: one(lMaster), expAvg: one(lExpAvg), expAvgSq: one(lExpAvgSq), average: none,
+		name: name, value: value, grad: grad, elements: elements, whole: whole}
+	if l.c.averages() {
+		x.average = one(lAverage)
+	}
+	l.states = append(l.states, x)
 }
 
 // shardUnits is ZeRO-3: a share of each unit as one piece.
@@ -150,7 +187,7 @@ func (l *layout) shardUnits() {
 	}
 	for i := range units {
 		n := l.share(units[i].elements)
-		l.optimizer(units[i].layer, n, flat(n), In(units[i].shard), In(units[i].grad))
+		l.optimizer(-1, units[i].layer, units[i].elements, flat(n), In(units[i].shard), In(units[i].grad))
 	}
 }
 
@@ -165,11 +202,11 @@ func (l *layout) placeTensors() {
 	if replicated {
 		l.params = l.flatBuffer(Parameter, BF16, lParams, 0, total)
 	}
-	for i, p := range l.tensors {
+	for _, p := range l.tensors {
 		p.value = Arg{Storage: l.params, View: p.view}
 		if !replicated {
 			p.value = In(l.resident(Storage{Bytes: sim.Bytes(2 * p.elements), Class: Parameter, DType: BF16, Shape: p.shape(),
-				Layer: int32(l.units[p.unit].layer), Label: l.names[i]}))
+				Layer: int32(l.units[p.unit].layer), Label: p.name}))
 		}
 	}
 	grads := l.flatBuffer(Gradient, FP32, lGrads, 0, total)
@@ -180,7 +217,7 @@ func (l *layout) placeTensors() {
 		if replicated {
 			shape = flat(l.share(p.elements))
 		}
-		l.optimizer(l.units[p.unit].layer, l.share(p.elements), shape, p.value, p.grad)
+		l.optimizer(p.name, l.units[p.unit].layer, p.elements, shape, p.value, p.grad)
 	}
 }
 

@@ -35,26 +35,26 @@ func batched(count, m, n, k int) hw.Work {
 	return w
 }
 
-// flashAttention is fused causal attention over batch sequences of seq tokens:
-// two products per head, half of each masked. Traffic: q, k, v and the result.
-func flashAttention(batch, seq, heads, kvHeads, headDim int) hw.Work {
-	tokens := int64(batch) * int64(seq)
+// flashAttention is fused causal attention over tokens in all; pairs is the sum
+// of the squared lengths of the sequences. Two products per head, half of each
+// masked. Traffic: q, k, v and the result.
+func flashAttention(tokens int, pairs int64, heads, kvHeads, headDim int) hw.Work {
 	width := int64(2*heads+2*kvHeads) * int64(headDim)
 	return hw.Work{
 		Family: hw.Attention, Dtype16: true,
-		Flops:   2 * tokens * int64(seq) * int64(heads) * int64(headDim),
-		Traffic: sim.Bytes(2 * tokens * width),
+		Flops:   2 * pairs * int64(heads) * int64(headDim),
+		Traffic: sim.Bytes(2 * int64(tokens) * width),
 	}
 }
 
 // flashAttentionGrad has five products where the forward has two, because it
 // computes the scores again (FlashAttention-2, arXiv 2307.08691 section 3.1).
 // Traffic: q, k, v, the result and its gradient in, three gradients out.
-func flashAttentionGrad(batch, seq, heads, kvHeads, headDim int) hw.Work {
-	w := flashAttention(batch, seq, heads, kvHeads, headDim)
+func flashAttentionGrad(tokens int, pairs int64, heads, kvHeads, headDim int) hw.Work {
+	w := flashAttention(tokens, pairs, heads, kvHeads, headDim)
 	w.Family = hw.AttentionGrad
 	w.Flops = w.Flops / 2 * 5
-	w.Traffic = sim.Bytes(2 * int64(batch) * int64(seq) * int64(4*heads+4*kvHeads) * int64(headDim))
+	w.Traffic = sim.Bytes(2 * int64(tokens) * int64(4*heads+4*kvHeads) * int64(headDim))
 	return w
 }
 

@@ -30,10 +30,20 @@ type Workload interface {
 	// function of its arguments only.
 	Program(r, i int) (*Program, error)
 	// Tokens is the number of tokens that one training iteration of the
-	// whole job consumes, over all devices; 0 = not a token workload.
+	// whole job consumes, over all devices; 0 = not a token workload. Where
+	// it varies, it is that of an iteration without variation.
 	Tokens() int64
 	// Names is the table that all programs share.
 	Names() *Names
+}
+
+// TokenCounter is a Workload whose iterations may consume different numbers of
+// tokens.
+type TokenCounter interface {
+	Workload
+	// TokensIn is the number of tokens that training iteration i of the whole
+	// job consumes, padding included.
+	TokensIn(i int) (int64, error)
 }
 
 // Totals sums storage bytes by class; for memory tables and tests.
