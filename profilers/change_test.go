@@ -95,3 +95,47 @@ func TestTheZeroDetectorIsOff(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// observed is an observation of passes given as runs of operator names.
+func observed(passes ...[]int32) *Observation {
+	var names Names
+	for i := range int32(10) {
+		names.ID(i, string('a'+i))
+	}
+	r := NewRecorder(&names, 0)
+	r.Begin(0, Spec{Records: OpNames})
+	for i, ops := range passes {
+		for _, name := range ops {
+			r.Op(OpRec{Name: name, Stage: Stage{Phase: Forward, MicroBatch: int32(i + 1), Layer: 7}}, nil)
+		}
+	}
+	return r.End(1, false)
+}
+
+// TestHashesSeeEverything that the cosine does not.
+func TestHashesSeeEverything(t *testing.T) {
+	reference := observed([]int32{1, 2, 3}, []int32{4, 5})
+	for name, c := range map[string]struct {
+		o    *Observation
+		want int
+	}{
+		"the same":        {observed([]int32{1, 2, 3}, []int32{4, 5}), 0},
+		"an exchange":     {observed([]int32{2, 1, 3}, []int32{4, 5}), 1},
+		"an insertion":    {observed([]int32{1, 2, 3}, []int32{4, 9, 5}), 1},
+		"another border":  {observed([]int32{1, 2}, []int32{3, 4, 5}), 2},
+		"a pass more":     {observed([]int32{1, 2, 3}, []int32{4, 5}, []int32{6}), 1},
+		"a pass less":     {observed([]int32{1, 2, 3}), 1},
+		"nothing is left": {observed(), 2},
+	} {
+		got := ByHashes().Between(reference, c.o)
+		if got.Passes != c.want || got.Changed != (c.want > 0) {
+			t.Errorf("%s: %+v, want %d passes", name, got, c.want)
+		}
+		if same := reference.Fingerprint() == c.o.Fingerprint(); same != (c.want == 0) {
+			t.Errorf("%s: equal fingerprints: %v", name, same)
+		}
+	}
+	if c := ByHashes().Between(nil, reference); c.Changed {
+		t.Errorf("there is no reference: %+v", c)
+	}
+}

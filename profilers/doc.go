@@ -14,4 +14,5 @@
 //	registry.go     the profilers that there are, and their prices
 //	recorder.go     Recorder; names.go numbers operator names for it
 //	change.go       change detection between operator sequences
+//	detection.go    how well changes were noticed
 package profilers

@@ -90,6 +90,22 @@ type SwapRec struct {
 	Src, Dst Tensor
 }
 
+// Pass is a run of operators between two phase borders: one forward or backward
+// pass of a micro-batch through a model chunk, or what lies outside of them.
+type Pass struct {
+	Stage Stage  // without its layer
+	Lo    int32  // position of its first operator; it ends where the next pass begins
+	Hash  uint64 // rolling hash of its operator names
+}
+
+// Border is a stage border as the device passed it: an event recorded before
+// the operator at position Op. At counts from the first border of the
+// iteration.
+type Border struct {
+	Op int32
+	At sim.Time
+}
+
 // Observation is what a profiler recorded in one iteration. Fields that it
 // does not record are empty. It belongs to whoever receives it; the recorder
 // never touches it again.
@@ -102,9 +118,45 @@ type Observation struct {
 	Tensors   []TensorRec
 	Swaps     []SwapRec
 	Sequence  []int32  // operator name ids in order: the lightweight profile
+	Passes    []Pass   // where phases begin in Sequence; module hooks tell, at no cost of their own
+	// Borders are those of the latest iteration that the device has finished,
+	// which is mostly the one before: reading an event does not wait for it.
+	// The last border is the end, so its Op is that iteration's length. Empty
+	// when no iteration is complete.
+	Borders []Border
 	Names     []string // by name id, first-seen order over the run
 	Layers    int      // the model's layer count as the user gave it; 0 = not given
 }
 
 // Args are the arguments of op.
 func (o *Observation) Args(op *OpRec) []TensorRec { return o.Tensors[op.Lo:op.Hi] }
+
+// Fingerprint identifies the operator sequence: equal sequences with equal
+// phase borders have equal fingerprints, others almost surely different ones.
+// 0 when operator names are not recorded.
+func (o *Observation) Fingerprint() uint64 {
+	if !o.Fields.Has(OpNames) {
+		return 0
+	}
+	h := uint64(hashStart)
+	for i := range o.Passes {
+		p := &o.Passes[i]
+		for _, v := range [...]uint64{uint64(p.Stage.Phase), uint64(p.Stage.MicroBatch), uint64(p.Stage.Model), uint64(p.Lo), p.Hash} {
+			h = roll(h, v)
+		}
+	}
+	return roll(h, uint64(len(o.Sequence)))
+}
+
+// PassLength is the number of operators in pass i.
+func (o *Observation) PassLength(i int) int32 {
+	if i+1 < len(o.Passes) {
+		return o.Passes[i+1].Lo - o.Passes[i].Lo
+	}
+	return int32(len(o.Sequence)) - o.Passes[i].Lo
+}
+
+// hashStart and roll are FNV-1a on 64-bit words.
+const hashStart = 14695981039346656037
+
+func roll(h, v uint64) uint64 { return (h ^ v) * 1099511628211 }

@@ -19,11 +19,12 @@ const (
 	SwapRecords                      // Swaps
 	OpTimes                          // Begin and Span of OpRec
 	CallStacks                       // Python stacks: nobody here reads them, they cost
+	BorderTimes                      // Borders
 )
 
 // fieldNames in bit order.
 var fieldNames = [...]string{"iteration-time", "op-names", "op-records", "tensor-args",
-	"memory-stats", "swap-records", "op-times", "call-stacks"}
+	"memory-stats", "swap-records", "op-times", "call-stacks", "border-times"}
 
 // Has tells whether all fields of want are in f.
 func (f Fields) Has(want Fields) bool { return f&want == want }
@@ -49,6 +50,7 @@ type Costs struct {
 	PerStats     sim.Time // reading the allocator's counters, per operator
 	PerRecord    sim.Time // converting one tensor record at the end of the iteration
 	PerIteration sim.Time
+	PerBorder    sim.Time // recording a device event at a stage border
 }
 
 // Op is the cost of recording one operator with the given number of tensor

@@ -10,6 +10,8 @@ import "smartswap/sim"
 //	r.Begin(iteration, profiler)
 //	r.Op(rec, args)        // after each operator; charge r.OpCost(len(args))
 //	r.Swap(rec)            // at each transfer, after the operator it follows
+//	t, ok := r.Border()    // at each stage border and at the end; charge r.BorderCost()
+//	r.Reached(t, at)       // whenever the device has come there
 //	obs := r.End(duration, oom) // charge r.EndCost() before
 //
 // The zero Profiler, nil, records nothing.
@@ -21,9 +23,19 @@ type Recorder struct {
 	obs    Observation
 	last   int64 // id of the last operator, of this or an earlier iteration
 
+	now, before borders // of the present iteration and the one before
+	tickets     int32   // borders so far
+
 	// Sizes of the last observation handed out: the next one is likely to
 	// need as much.
 	ops, tensors, swaps, sequence int
+}
+
+// borders are the stage borders of an iteration.
+type borders struct {
+	first   int32 // ticket
+	list    []Border
+	missing int // of them the device has not reached
 }
 
 // NewRecorder makes a recorder that takes operator names from names; layers is
@@ -42,8 +54,9 @@ func (r *Recorder) Begin(iteration int, p Profiler) {
 	o := &r.obs
 	*o = Observation{
 		Iteration: iteration, Fields: r.fields, Layers: r.layers,
-		Ops: o.Ops[:0], Tensors: o.Tensors[:0], Swaps: o.Swaps[:0], Sequence: o.Sequence[:0],
+		Ops: o.Ops[:0], Tensors: o.Tensors[:0], Swaps: o.Swaps[:0], Sequence: o.Sequence[:0], Passes: o.Passes[:0],
 	}
+	r.before, r.now = r.now, borders{first: r.tickets}
 }
 
 // Fields is what the present iteration records: the runtime need not prepare
@@ -64,6 +77,7 @@ func (r *Recorder) Op(op OpRec, args []TensorRec) {
 	o := &r.obs
 	r.last = op.ID
 	if r.fields.Has(OpNames) {
+		o.pass(op.Stage, op.Name)
 		o.Sequence = grow(o.Sequence, r.sequence)
 		o.Sequence = append(o.Sequence, op.Name)
 	}
@@ -85,6 +99,58 @@ func (r *Recorder) Op(op OpRec, args []TensorRec) {
 	op.Begin, op.Span = 0, 0 // known later, see Timed
 	o.Ops = grow(o.Ops, r.ops)
 	o.Ops = append(o.Ops, op)
+}
+
+// pass hashes the name of the next operator into its pass.
+func (o *Observation) pass(s Stage, name int32) {
+	s.Layer = 0
+	if n := len(o.Passes); n == 0 || o.Passes[n-1].Stage != s {
+		o.Passes = append(o.Passes, Pass{Stage: s, Lo: int32(len(o.Sequence)), Hash: hashStart})
+	}
+	p := &o.Passes[len(o.Passes)-1]
+	p.Hash = roll(p.Hash, uint64(name))
+}
+
+// Border notes a stage border before the operator that comes next; its event
+// has the ticket under which Reached is told. False: this iteration records no
+// borders, or has one here already.
+func (r *Recorder) Border() (ticket int32, ok bool) {
+	op := int32(len(r.obs.Ops))
+	if n := len(r.now.list); !r.fields.Has(BorderTimes) || n > 0 && r.now.list[n-1].Op == op {
+		return 0, false
+	}
+	r.now.list = append(r.now.list, Border{Op: op, At: -1})
+	r.now.missing++
+	r.tickets++
+	return r.tickets - 1, true
+}
+
+// BorderCost is the host time of recording the event of a border.
+func (r *Recorder) BorderCost() sim.Time { return r.costs.PerBorder }
+
+// Reached tells when the device passed a border, of whatever iteration.
+func (r *Recorder) Reached(ticket int32, at sim.Time) {
+	for _, b := range [...]*borders{&r.now, &r.before} {
+		if i := ticket - b.first; i >= 0 && int(i) < len(b.list) && b.list[i].At < 0 {
+			b.list[i].At = at
+			b.missing--
+		}
+	}
+}
+
+// complete is the latest complete list of borders, counted from the first.
+func (r *Recorder) complete() []Border {
+	for _, b := range [...]*borders{&r.now, &r.before} {
+		if len(b.list) == 0 || b.missing > 0 {
+			continue
+		}
+		list := make([]Border, len(b.list))
+		for i, x := range b.list {
+			list[i] = Border{Op: x.Op, At: x.At - b.list[0].At}
+		}
+		return list
+	}
+	return nil
 }
 
 // Timed adds the device times of the operator with the given id. Times of
@@ -122,6 +188,7 @@ func (r *Recorder) End(duration sim.Time, oom bool) *Observation {
 	}
 	o.OOM = oom
 	o.Names = r.names.List()
+	o.Borders = r.complete()
 	o.renew()
 	r.ops, r.tensors, r.swaps, r.sequence = len(o.Ops), len(o.Tensors), len(o.Swaps), len(o.Sequence)
 	r.obs = Observation{}

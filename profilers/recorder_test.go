@@ -50,6 +50,7 @@ func TestRecorder(t *testing.T) {
 			{OpID: 8, Out: true, Bytes: 5, Src: 1, Dst: 2}, {OpID: 8, Bytes: 5, Src: 2, Dst: 3},
 		},
 		Sequence: []int32{0, 1, 0}, Names: []string{"a", "b"}, Layers: 12,
+		Passes: []Pass{{Stage: Stage{Phase: Forward, MicroBatch: 1}, Hash: roll(roll(roll(hashStart, 0), 1), 0)}},
 	}
 	got := record(newTestRecorder(), 4, Spec{Records: everything})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -153,5 +154,49 @@ func TestCosts(t *testing.T) {
 	}
 	if got := c.End(4); got != 33 {
 		t.Errorf("the end with 4 records costs %d, want 33", got)
+	}
+}
+
+// TestBorders: a list is handed out once the device has passed all of it, which
+// may be an iteration later.
+func TestBorders(t *testing.T) {
+	r := newTestRecorder()
+	iterate := func(i int, reach bool) (tickets []int32, list []Border) {
+		r.Begin(i, Spec{Records: OpRecords | BorderTimes})
+		for op := range 4 {
+			if op%2 == 0 {
+				ticket, ok := r.Border()
+				if _, again := r.Border(); !ok || again {
+					t.Fatalf("border before operator %d: %v, and again %v", op, ok, again)
+				}
+				tickets = append(tickets, ticket)
+			}
+			r.Op(OpRec{ID: int64(4*i + op)}, nil)
+		}
+		end, _ := r.Border()
+		tickets = append(tickets, end)
+		if reach {
+			for k, ticket := range tickets {
+				r.Reached(ticket, sim.Time(100*i+10*k))
+			}
+		}
+		return tickets, r.End(1, false).Borders
+	}
+	first, list := iterate(0, false)
+	if list != nil {
+		t.Errorf("the device has passed nothing, and there is %v", list)
+	}
+	for k, ticket := range first {
+		r.Reached(ticket, sim.Time(5*k))
+	}
+	if _, list = iterate(1, false); !slices.Equal(list, []Border{{0, 0}, {2, 5}, {4, 10}}) {
+		t.Errorf("borders of the iteration before: %v", list)
+	}
+	if _, list = iterate(2, true); !slices.Equal(list, []Border{{0, 0}, {2, 10}, {4, 20}}) {
+		t.Errorf("borders of this iteration: %v", list)
+	}
+	r.Begin(3, Spec{Records: OpRecords})
+	if _, ok := r.Border(); ok {
+		t.Error("a border is recorded that nobody asked for")
 	}
 }

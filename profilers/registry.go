@@ -32,7 +32,9 @@ func All() []Registration {
 	return []Registration{
 		{"none", "records nothing and costs nothing", Spec{}},
 		{"lightweight", "operator names as integers: enough to notice that the sequence changed", lightweight},
+		{"access-times", "when each operator accessed which tensors, on the device; no names, no allocator counters", accessTimes},
 		{"detailed", "operators, argument tensors, stages, allocator counters, swaps; no operator times", detailed},
+		{"stage-events", "detailed, and the device times of stage borders", stageEvents},
 		{"pytorch", "everything a framework profiler records: times, shapes, memory, Python stacks", pytorch},
 	}
 }
@@ -62,6 +64,31 @@ var (
 			PerStats:     500 * sim.Nanosecond,  // assumed: copy of the counters under the allocator's lock
 			PerRecord:    800 * sim.Nanosecond,  // assumed: one interpreter object
 			PerIteration: 200 * sim.Microsecond, // assumed: building the lists around them
+		},
+	}
+
+	// What Capuchin logs in its measured execution (ASPLOS 2020): tensor, number
+	// and time of each access, and the operator. Its runtime does so in native
+	// code, so records need no conversion; times on the device need an event
+	// per operator.
+	accessTimes = Spec{
+		Records: IterationTime | OpRecords | TensorArgs | SwapRecords | OpTimes,
+		Prices: Costs{
+			PerOp:        2 * sim.Microsecond,   // assumed: one event recorded, one read
+			PerTensor:    200 * sim.Nanosecond,  // assumed: one append
+			PerRecord:    50 * sim.Nanosecond,   // assumed: sorted into access lists
+			PerIteration: 100 * sim.Microsecond, // assumed: lists of the last iteration given up
+		},
+	}
+
+	// A few device events in addition to the detailed profile: two borders per
+	// micro-batch, and those of the logical layers while a plan is armed.
+	stageEvents = Spec{
+		Records: detailed.Records | BorderTimes,
+		Prices: Costs{
+			PerOp: detailed.Prices.PerOp, PerTensor: detailed.Prices.PerTensor, PerStats: detailed.Prices.PerStats,
+			PerRecord: detailed.Prices.PerRecord, PerIteration: detailed.Prices.PerIteration,
+			PerBorder: 2 * sim.Microsecond, // assumed: one event recorded, one read
 		},
 	}
 

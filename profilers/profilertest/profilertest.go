@@ -20,7 +20,7 @@ func Conform(t *testing.T, p profilers.Profiler) {
 	}
 	for name, c := range map[string]sim.Time{
 		"PerOp": costs.PerOp, "PerTensor": costs.PerTensor, "PerStats": costs.PerStats,
-		"PerRecord": costs.PerRecord, "PerIteration": costs.PerIteration,
+		"PerRecord": costs.PerRecord, "PerIteration": costs.PerIteration, "PerBorder": costs.PerBorder,
 	} {
 		if c < 0 {
 			t.Errorf("%s = %d ps is negative", name, c)
@@ -34,6 +34,12 @@ func Conform(t *testing.T, p profilers.Profiler) {
 	if !fields.Has(profilers.TensorArgs) && costs.PerTensor+costs.PerRecord != 0 {
 		t.Errorf("it records no tensors but charges for them: %+v", costs)
 	}
+	if !fields.Has(profilers.BorderTimes) && costs.PerBorder != 0 {
+		t.Errorf("it records no borders but charges for them: %+v", costs)
+	}
+	if fields.Has(profilers.BorderTimes) && !fields.Has(profilers.OpRecords) {
+		t.Errorf("fields %v: borders without operators", fields)
+	}
 	if fields.Has(profilers.TensorArgs) && !fields.Has(profilers.OpRecords) {
 		t.Errorf("fields %v: tensor arguments without operators", fields)
 	}
@@ -45,10 +51,15 @@ func observe(p profilers.Profiler) *profilers.Observation {
 	var names profilers.Names
 	r := profilers.NewRecorder(&names, 1)
 	r.Begin(0, p)
+	begin, timed := r.Border()
 	r.Op(profilers.OpRec{ID: 1, Name: names.ID(0, "op"), Allocated: 1, Reserved: 1, Active: 1},
 		[]profilers.TensorRec{{Tensor: 1, Bytes: 1}})
 	r.Swap(profilers.SwapRec{Bytes: 1, Src: 1, Dst: 2})
 	r.Timed(1, 5, 5)
+	if end, ok := r.Border(); ok && timed {
+		r.Reached(begin, 3)
+		r.Reached(end, 9)
+	}
 	return r.End(10, false)
 }
 
@@ -81,6 +92,7 @@ func checkObservation(t *testing.T, fields profilers.Fields, o *profilers.Observ
 		{profilers.MemoryStats, op.Allocated != 0 && op.Reserved != 0 && op.Active != 0},
 		{profilers.SwapRecords, len(o.Swaps) == 1},
 		{profilers.OpTimes, op.Span != 0},
+		{profilers.BorderTimes, len(o.Borders) == 2 && o.Borders[1].Op == 1 && o.Borders[1].At == 6},
 	} {
 		if c.there != fields.Has(c.field) {
 			t.Errorf("%v recorded: %v, in the profiler's fields: %v", c.field, c.there, !c.there)
