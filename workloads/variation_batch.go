@@ -191,6 +191,10 @@ func (p PackedSegments) Check(c Config) error { return p.check("packing", c) }
 // last stage (arXiv 2407.21783 section 3.4.2: from 8K to 128K tokens).
 const ContextBefore = 8192
 
+// SwitchAt is the iteration at which a run changes its stage by default: assumed,
+// half of the 200 iterations of an experiment. Real stages last many thousands.
+const SwitchAt = 100
+
 // ContextSwitch trains with shorter sequences before iteration At: sequences of
 // Before tokens, and as many more micro-batches as keep the tokens of a step.
 type ContextSwitch struct {

@@ -167,6 +167,9 @@ func (p EarlyExit) Check(c Config) error {
 // 4 to 64, 8 being enough).
 const LoRARank = 8
 
+// maxRank bounds the rank of adapters.
+const maxRank = 1024
+
 // LoRA switches between training everything and training low-rank adapters on
 // both projections of attention while the rest is frozen (Hu et al., arXiv
 // 2106.09685): adapters train from iteration At to iteration Until. Frozen
@@ -174,7 +177,7 @@ const LoRARank = 8
 // gradients would need is not kept. Gradient buffers and optimizer states of
 // both stages are resident all the time. Not with ZeRO-3.
 type LoRA struct {
-	Rank      int // 1..1024
+	Rank      int // 1..1,024
 	At, Until int // iterations, 0 <= At; Until 0 = the end of the run
 }
 
@@ -192,8 +195,8 @@ func (p LoRA) Check(c Config) error {
 		}
 	}
 	switch {
-	case p.Rank < 1 || p.Rank > 1024:
-		return fmt.Errorf("lora.rank %d: must be from 1 to 1024", p.Rank)
+	case p.Rank < 1 || p.Rank > maxRank:
+		return fmt.Errorf("lora.rank %d: must be from 1 to %d", p.Rank, maxRank)
 	case p.Until != 0 && p.Until <= p.At:
 		return fmt.Errorf("lora.until %d: must be after lora.at %d, or 0 for never", p.Until, p.At)
 	case c.ZeRO == 3:
