@@ -48,7 +48,9 @@ const (
 // to some 60 bytes of memory, so the number of things is bounded, not only the
 // length of the file.
 const (
-	maxValues = 1 << 24 // on the stack at once, in the memo, or in all containers together
+	maxStack  = 1 << 22 // values on the stack at once
+	maxMemo   = 1 << 23 // values to refer to
+	maxHeld   = 1 << 25 // values in all containers together: some two million events
 	maxString = 1 << 20 // bytes of one string
 	maxText   = 1 << 28 // bytes of all strings together
 )
@@ -233,8 +235,8 @@ func (u *unpickler) next(n int) ([]byte, error) {
 }
 
 func (u *unpickler) push(v value) error {
-	if len(u.stack) >= maxValues {
-		return fmt.Errorf("more than %d values on the stack", maxValues)
+	if len(u.stack) >= maxStack {
+		return fmt.Errorf("more than %d values on the stack", maxStack)
 	}
 	u.stack = append(u.stack, v)
 	return nil
@@ -378,8 +380,8 @@ func (u *unpickler) make(k kind, items []value) error {
 
 // hold counts n more values in containers, and the container.
 func (u *unpickler) hold(n int) error {
-	if u.held += n + 1; u.held > maxValues {
-		return fmt.Errorf("more than %d values in lists, tuples and dictionaries", maxValues)
+	if u.held += n + 1; u.held > maxHeld {
+		return fmt.Errorf("more than %d values in lists, tuples and dictionaries", maxHeld)
 	}
 	return nil
 }
@@ -477,8 +479,8 @@ func (u *unpickler) remember(op byte) error {
 		return errors.New("nothing on the stack to store in the memo")
 	case index > int64(len(u.memo)):
 		return fmt.Errorf("memo entry %d is stored before entry %d", index, len(u.memo))
-	case index >= maxValues:
-		return fmt.Errorf("more than %d memo entries", maxValues)
+	case index >= maxMemo:
+		return fmt.Errorf("more than %d memo entries", maxMemo)
 	}
 	top := u.stack[len(u.stack)-1]
 	if index == int64(len(u.memo)) {

@@ -26,9 +26,9 @@ func Write(w io.Writer, s *Snapshot) error {
 		w:     bufio.NewWriterSize(w, 64<<10),
 		words: make(map[string]uint32), frames: make(map[Frame]uint32), stacks: make(map[*Frame]stackRef),
 	}
-	p.bytes(opProto, 4)
+	p.op8(opProto, 4)
 	p.snapshot(s)
-	p.bytes(opStop)
+	p.op(opStop)
 	if p.err != nil {
 		return p.err
 	}
@@ -45,6 +45,7 @@ type pickler struct {
 	frames map[Frame]uint32
 	stacks map[*Frame]stackRef // by first frame
 	memo   uint32              // entries so far
+	buf    [10]byte            // an opcode and its argument
 }
 
 // stackRef is a call stack in the memo. Slices with the same first frame may
@@ -54,28 +55,43 @@ type stackRef struct {
 	length int
 }
 
-func (p *pickler) bytes(b ...byte) { p.w.Write(b) }
+func (p *pickler) op(op byte) { p.w.WriteByte(op) }
+
+// op8, op32 and op64 write an opcode with an argument.
+func (p *pickler) op8(op, arg byte) { p.w.Write(append(p.buf[:0], op, arg)) }
+func (p *pickler) op32(op byte, arg uint32) {
+	p.w.Write(binary.LittleEndian.AppendUint32(append(p.buf[:0], op), arg))
+}
+func (p *pickler) op64(op byte, arg uint64) {
+	p.w.Write(binary.BigEndian.AppendUint64(append(p.buf[:0], op), arg))
+}
+
+// long writes an integer of 8 bytes, or of 9 to keep an address positive.
+func (p *pickler) long(v uint64, width byte) {
+	p.op8(opLong1, width)
+	p.w.Write(append(binary.LittleEndian.AppendUint64(p.buf[:0], v), 0)[:width])
+}
 
 func (p *pickler) int(v int64) {
 	switch {
 	case v >= 0 && v < 1<<8:
-		p.bytes(opBinInt1, byte(v))
+		p.op8(opBinInt1, byte(v))
 	case v >= 0 && v < 1<<16:
-		p.bytes(opBinInt2, byte(v), byte(v>>8))
+		p.w.Write(binary.LittleEndian.AppendUint16(append(p.buf[:0], opBinInt2), uint16(v)))
 	case v >= math.MinInt32 && v <= math.MaxInt32:
-		p.w.Write(binary.LittleEndian.AppendUint32([]byte{opBinInt}, uint32(v)))
+		p.op32(opBinInt, uint32(v))
 	default:
-		p.w.Write(binary.LittleEndian.AppendUint64([]byte{opLong1, 8}, uint64(v)))
+		p.long(uint64(v), 8)
 	}
 }
 
-// uint writes an address: the sign bit of a full one needs a ninth byte.
-func (p *pickler) uint(v uint64) {
+// address writes an unsigned number.
+func (p *pickler) address(v uint64) {
 	if v <= math.MaxInt64 {
 		p.int(int64(v))
 		return
 	}
-	p.w.Write(append(binary.LittleEndian.AppendUint64([]byte{opLong1, 9}, v), 0))
+	p.long(v, 9)
 }
 
 func (p *pickler) size(v sim.Bytes) {
@@ -87,10 +103,10 @@ func (p *pickler) size(v sim.Bytes) {
 
 func (p *pickler) bool(v bool) {
 	if v {
-		p.bytes(opNewTrue)
+		p.op(opNewTrue)
 		return
 	}
-	p.bytes(opNewFalse)
+	p.op(opNewFalse)
 }
 
 // word writes a string, or refers to it if it was written before.
@@ -105,48 +121,49 @@ func (p *pickler) word(s string) {
 		}
 		return
 	}
-	s2 := strings.ToValidUTF8(s, "\uFFFD") // Python's strings are text
-	if len(s2) < 1<<8 {
-		p.bytes(opShortBinUnicode, byte(len(s2)))
+	text := strings.ToValidUTF8(s, "\uFFFD") // Python's strings are text
+	if len(text) < 1<<8 {
+		p.op8(opShortBinUnicode, byte(len(text)))
 	} else {
-		p.w.Write(binary.LittleEndian.AppendUint32([]byte{opBinUnicode}, uint32(len(s2))))
+		p.op32(opBinUnicode, uint32(len(text)))
 	}
-	p.w.WriteString(s2)
+	p.w.WriteString(text)
 	p.words[s] = p.put()
 }
 
 // put stores what was written last in the memo.
 func (p *pickler) put() uint32 {
-	p.bytes(opMemoize)
+	p.op(opMemoize)
 	p.memo++
 	return p.memo - 1
 }
 
 func (p *pickler) get(entry uint32) {
 	if entry < 1<<8 {
-		p.bytes(opBinGet, byte(entry))
+		p.op8(opBinGet, byte(entry))
 		return
 	}
-	p.w.Write(binary.LittleEndian.AppendUint32([]byte{opLongBinGet}, entry))
+	p.op32(opLongBinGet, entry)
 }
 
 // list writes a list of n items in batches.
 func (p *pickler) list(n int, item func(i int)) {
-	p.bytes(opEmptyList)
+	p.op(opEmptyList)
 	for i := 0; i < n; {
-		p.bytes(opMark)
+		p.op(opMark)
 		for end := min(i+batch, n); i < end; i++ {
 			item(i)
 		}
-		p.bytes(opAppends)
+		p.op(opAppends)
 	}
 }
 
 // dict writes a dictionary, the pairs of which fill writes. It must have some.
 func (p *pickler) dict(fill func()) {
-	p.bytes(opEmptyDict, opMark)
+	p.op(opEmptyDict)
+	p.op(opMark)
 	fill()
-	p.bytes(opSetItems)
+	p.op(opSetItems)
 }
 
 func (p *pickler) snapshot(s *Snapshot) {
@@ -178,7 +195,7 @@ func (p *pickler) segment(s *Segment) {
 		p.word("device")
 		p.int(int64(s.Device))
 		p.word("address")
-		p.uint(s.Address)
+		p.address(s.Address)
 		p.word("total_size")
 		p.size(s.Size)
 		p.word("allocated_size")
@@ -198,7 +215,7 @@ func (p *pickler) segment(s *Segment) {
 		p.word("segment_pool_id")
 		p.int(s.Pool[0])
 		p.int(s.Pool[1])
-		p.bytes(opTuple2)
+		p.op(opTuple2)
 		p.word("is_expandable")
 		p.bool(s.Expandable)
 		p.word("frames")
@@ -214,7 +231,7 @@ func (p *pickler) block(b *Block) {
 	}
 	p.dict(func() {
 		p.word("address")
-		p.uint(b.Address)
+		p.address(b.Address)
 		p.word("size")
 		p.size(b.Size)
 		p.word("requested_size")
@@ -245,7 +262,7 @@ func (p *pickler) event(e *Event) {
 		} else {
 			p.word("addr")
 		}
-		p.uint(e.Addr)
+		p.address(e.Addr)
 		p.word("size")
 		p.size(e.Size)
 		p.word("stream")
@@ -263,7 +280,7 @@ func (p *pickler) event(e *Event) {
 // before.
 func (p *pickler) stack(frames []Frame) {
 	if len(frames) == 0 {
-		p.bytes(opEmptyList)
+		p.op(opEmptyList)
 		return
 	}
 	if ref, ok := p.stacks[&frames[0]]; ok && ref.length == len(frames) {
@@ -293,7 +310,7 @@ func (p *pickler) frame(f Frame) {
 // settings writes what settings of the reader flattened.
 func (p *pickler) settings(list []Setting) {
 	if len(list) == 0 {
-		p.bytes(opEmptyDict)
+		p.op(opEmptyDict)
 		return
 	}
 	p.dict(func() {
@@ -326,7 +343,7 @@ func (p *pickler) scalar(s string) {
 	} else if s == "true" || s == "false" {
 		p.bool(s == "true")
 	} else if v, err := strconv.ParseFloat(s, 64); err == nil {
-		p.w.Write(binary.BigEndian.AppendUint64([]byte{opBinFloat}, math.Float64bits(v)))
+		p.op64(opBinFloat, math.Float64bits(v))
 	} else {
 		p.word(s)
 	}
