@@ -104,12 +104,13 @@ var (
 	nativeFormat = format{"native", "begins with \"smartswap-trace\"", openNative}
 	g10Format    = format{"g10", "kernel times of G10: begins with a line such as \"0000 2.5 ms\"", openG10}
 	ascendFormat = format{"ascend", "a folder with ASCEND_PROFILER_OUTPUT, or a kernel_details.csv", openAscend}
+	dtrFormat    = format{"dtr", "an operator log of DTR: lines such as {\"INSTRUCTION\": \"CALL\", …}", openDTR}
 )
 
 // allowed lists the formats for messages.
 func allowed() string {
 	var list []string
-	for _, f := range []format{nativeFormat, g10Format, ascendFormat} {
+	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat} {
 		list = append(list, f.name+" ("+f.begins+")")
 	}
 	return strings.Join(list, ", ")
@@ -163,6 +164,8 @@ func sniffBytes(start []byte) (format, bool) {
 		return g10Format, true
 	case bytes.Contains(line, []byte("Start Time(us)")) && bytes.Contains(line, []byte("Duration(us)")):
 		return ascendFormat, true
+	case bytes.Contains(line, []byte(`"INSTRUCTION"`)):
+		return dtrFormat, true
 	}
 	return format{}, false
 }
