@@ -112,7 +112,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	cfg := j.cfg
 	r := &rank{
 		job: j, index: i, eng: j.eng, costs: &j.node.Host, ready: alloc.NoBlock, scratch: alloc.NoBlock,
-		names: new(profilers.Names), residents: len(d.Residents), reason: swap.Ordered,
+		names: new(profilers.Names), residents: len(d.Residents), reason: swap.Ordered, created: make(map[swap.Identity]int32),
 		drains: cfg.Executor.Drain == "enough", slots: j.node.Host.TaskQueue, depth: j.node.Host.LaunchQueue,
 	}
 	r.self = j.eng.Register(r)
@@ -151,7 +151,9 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 func (r *rank) start() {
 	d := &r.job.cfg.Workload.Ranks()[r.index]
 	for i := range d.Residents {
-		r.storages = append(r.storages, r.newStorage(&d.Residents[i]))
+		s := r.newStorage(&d.Residents[i])
+		s.Identity.N = int32(i + 1)
+		r.storages = append(r.storages, s)
 	}
 	r.phase = atBirth
 	r.eng.At(0, sim.PrioHost, r.self, hostWake)

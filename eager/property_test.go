@@ -46,8 +46,10 @@ func drawConfig(t *rapid.T, job *eagertest.Random) eager.Config {
 		Prefetch: rapid.SampledFrom([]string{"guard", "defer"}).Draw(t, "prefetch"),
 		Drain:    rapid.SampledFrom([]string{"enough", "all"}).Draw(t, "drain"),
 		Features: rapid.SampledFrom([]string{"storage", "pointer"}).Draw(t, "features"),
+		Match:    rapid.SampledFrom([]string{swap.MatchFeature, swap.MatchFeature, swap.MatchFeature, swap.MatchPosition, swap.MatchTruth}).Draw(t, "match"),
+		Priority: rapid.SampledFrom([]int{1, 4}).Draw(t, "priority"),
 	}
-	p, err := profilers.Lookup("detailed")
+	p, err := profilers.Lookup(rapid.SampledFrom([]string{"detailed", "stage-events"}).Draw(t, "profiler"))
 	if err != nil {
 		t.Fatal(err)
 	}

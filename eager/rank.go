@@ -78,6 +78,7 @@ type rank struct {
 	due     []swap.Due
 	later   []swap.Due // planned swap-ins that found no memory yet
 	opID    int64
+	firstOp int64 // of the iteration
 	handles []policies.Handle
 	records []profilers.TensorRec
 
@@ -86,7 +87,7 @@ type rank struct {
 	free    []int32
 	gen     int64
 	spare   []*swap.Storage
-	created int64
+	created map[swap.Identity]int32 // by label, layer and pass: how many, in this iteration
 
 	// Host time.
 	cost    sim.Time // charged, not yet paid
@@ -456,7 +457,7 @@ func (r *rank) post() {
 		r.tell(policies.Event{Kind: policies.AfterOp, Op: r.view(in)})
 	}
 	if r.x.Armed() {
-		r.Charge(sim.Time(r.x.Match(r.nameID(in.Name), r.args, r.clock.index)) * matchCost)
+		r.Charge(sim.Time(r.x.Match(r.nameID(in.Name), int32(r.opID-r.firstOp), r.args, r.clock.index)) * matchCost)
 	}
 	r.phase = atMatched
 }
@@ -485,11 +486,12 @@ func (r *rank) swapOut() {
 			}
 		}
 		r.x.ReleaseAt(at)
-		if r.clock.step() {
-			r.clock.index = r.x.StageIndex(r.clock.stage)
-		}
 	}
 	r.opID++
+	if r.clock.step() {
+		r.clock.index = r.x.StageIndex(r.clock.stage)
+		r.border()
+	}
 	r.phase = atDue
 }
 
@@ -499,6 +501,7 @@ func (r *rank) record(in *workloads.Instr, f profilers.Fields) {
 	r.records = r.records[:0]
 	if f.Has(profilers.TensorArgs) {
 		for _, s := range r.args {
+			r.x.Know(s)
 			r.records = append(r.records, profilers.TensorRec{Tensor: s.Tensor, Bytes: s.Bytes, Shape: s.Shape, DType: s.DType, Type: s.Type})
 		}
 	}
@@ -563,13 +566,26 @@ func (r *rank) early(d swap.Due) bool {
 
 // mark moves the clock and tells the policy.
 func (r *rank) mark(in *workloads.Instr) {
-	end := r.clock.mark(in.Mark)
+	end := r.clock.mark(in.Mark, in.B)
 	r.clock.index = r.x.StageIndex(r.clock.stage)
+	if !end {
+		r.border()
+	}
 	r.tell(policies.Event{Kind: policies.MarkEvent, Mark: policies.Mark{Stage: r.clock.stage, End: end}})
+}
+
+// border records an event where a stage begins, if the profiler wants it. Its
+// marker has a negative tag, unlike the marks of ends of iterations.
+func (r *rank) border() {
+	if ticket, ok := r.recorder.Border(); ok {
+		r.Charge(r.recorder.BorderCost())
+		r.Push(stream.Compute, stream.Command{Kind: stream.Marker, Tag: ^ticket})
+	}
 }
 
 // endIteration closes the books of an iteration and starts the next one.
 func (r *rank) endIteration() {
+	r.border()
 	r.Push(stream.Compute, stream.Command{Kind: stream.Marker, Tag: int32(r.iteration)})
 	for i := r.residents; i < len(r.storages); i++ {
 		if r.storages[i] != nil {
@@ -607,8 +623,10 @@ func (r *rank) startIteration() {
 		r.before = r.mem.Stats()
 		r.mem.ResetPeaks()
 	}
+	r.firstOp = r.opID
 	r.recorder.Begin(r.iteration, r.profiler())
 	r.clock = newClock(r.x.Plan())
+	clear(r.created)
 	r.x.BeginIteration(r.iteration)
 	r.clock.index = r.x.StageIndex(r.clock.stage)
 	r.paying = true
@@ -629,8 +647,14 @@ func (r *rank) profiler() profilers.Profiler {
 // create brings a storage of the program to life; its first write allocates
 // it.
 func (r *rank) create(id workloads.StorageID) *swap.Storage {
-	s := r.newStorage(&r.prog.Storages[id])
+	d := &r.prog.Storages[id]
+	s := r.newStorage(d)
 	r.storages[id] = s
+	if r.job.cfg.Executor.Match == swap.MatchTruth {
+		s.Identity = swap.Identity{Pass: r.clock.pass(), Label: int32(d.Label), Layer: d.Layer}
+		r.created[s.Identity]++
+		s.Identity.N = r.created[s.Identity]
+	}
 	return s
 }
 
@@ -720,6 +744,8 @@ func (r *rank) Retired(_ *stream.Device, s stream.ID, c *stream.Command) {
 		r.check.Retired(s, c)
 	}
 	switch {
+	case c.Kind == stream.Marker && c.Tag < 0:
+		r.recorder.Reached(^c.Tag, r.eng.Now())
 	case c.Kind == stream.Marker:
 		r.job.passed(r, int(c.Tag))
 	case s == stream.Compute && r.recorder.Fields().Has(profilers.OpTimes):

@@ -17,6 +17,7 @@ type Copy struct {
 	Bytes     sim.Bytes
 	Pageable  bool          // the host buffer is not page-locked: Link.Pageable
 	Remote    bool          // the host buffer is on another NUMA node: Link.Remote
+	Weight    int32         // share relative to other flows on a bottleneck; 0 = 1
 	Done      sim.HandlerID // called with Arg when the last byte has arrived
 	Arg       uint32
 }
@@ -214,7 +215,7 @@ func (d *dma) move() {
 	}
 	d.phase = moving
 	m.adapt(d.slot)
-	m.share.Start(sim.FlowSpec{Path: d.path, Cap: rate, Work: sim.BytesWork(c.Bytes), Done: d.id})
+	m.share.Start(sim.FlowSpec{Path: d.path, Cap: rate, Weight: c.Weight, Work: sim.BytesWork(c.Bytes), Done: d.id})
 }
 
 func (d *dma) finish() {

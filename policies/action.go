@@ -53,6 +53,12 @@ type Selector struct {
 	Feature Feature
 	Stage   profilers.Stage // ByFeature: match only in this stage
 	Static  int32
+
+	// How an executor that is told to match otherwise than by feature finds
+	// it, for comparison: the operator of the observed iteration, from 0, and
+	// the argument position of its last use; the id it was first seen under.
+	Op, Arg int32
+	Tensor  profilers.Tensor
 }
 
 // Range is a part of a storage; the zero Range is all of it.
@@ -93,12 +99,41 @@ type Plan struct {
 	// positions inside the phase (0-based, inclusive): operator k is in
 	// layer i+1 for the smallest i with k <= Bounds[i], else in the last.
 	ForwardBounds, BackwardBounds []int32
+	// Passes are the boundaries of single passes, where they differ from
+	// those of their phase.
+	Passes []PassBounds
+	// Window is how many pending swaps, in the order of the plan, a tensor is
+	// compared with; 0 = all.
+	Window int
 	// Vocabulary maps run-wide name ids to feature indices; see Feature.
 	Vocabulary Vocabulary
 	Iteration  int // whose observation it was made from
 	// Chunks splits each optimizer-state swap into this many pieces that
 	// move one after the other inside the optimizer phase; 0 or 1 = whole.
 	Chunks int
+}
+
+// PassBounds are the layer boundaries of one pass, a stage without layer.
+type PassBounds struct {
+	Pass   profilers.Stage
+	Bounds []int32
+}
+
+// Bounds are the layer boundaries of the pass that s belongs to.
+func (p *Plan) Bounds(s profilers.Stage) []int32 {
+	s.Layer = 0
+	for i := range p.Passes {
+		if p.Passes[i].Pass == s {
+			return p.Passes[i].Bounds
+		}
+	}
+	switch s.Phase {
+	case profilers.Forward:
+		return p.ForwardBounds
+	case profilers.Backward:
+		return p.BackwardBounds
+	}
+	return nil
 }
 
 // TotalBytes is what one iteration of the plan moves out.

@@ -13,6 +13,7 @@
 //	action.go       Action, Selector, Trigger, Plan: the vocabulary
 //	lru.go          the smallest complete policy
 //	feature.go      how a tensor is recognised without stable ids
+//	note.go         what a policy can tell about itself
 //	validate.go     what makes a plan well formed
 //	params.go       options from a configuration file, read strictly
 //	registration.go what a registry line says

@@ -14,12 +14,19 @@ func (p *Plan) Validate() error {
 	if p == nil {
 		return nil
 	}
-	for _, bounds := range [...][]int32{p.ForwardBounds, p.BackwardBounds} {
+	all := [][]int32{p.ForwardBounds, p.BackwardBounds}
+	for _, pass := range p.Passes {
+		all = append(all, pass.Bounds)
+	}
+	for _, bounds := range all {
 		for i, b := range bounds {
 			if b < 0 || i > 0 && b < bounds[i-1] {
 				return fmt.Errorf("policies: plan: layer boundary %d is %d: boundaries are not negative and do not fall", i, b)
 			}
 		}
+	}
+	if p.Window < 0 {
+		return fmt.Errorf("policies: plan: window = %d: must not be negative", p.Window)
 	}
 	if p.Chunks < 0 {
 		return fmt.Errorf("policies: plan: chunks = %d: must not be negative", p.Chunks)
@@ -75,20 +82,17 @@ func (p *Plan) validateSwap(s *Swap) error {
 
 // validateStage tells whether a run under p can reach s.
 func (p *Plan) validateStage(s profilers.Stage) error {
-	layers := 0
 	switch s.Phase {
 	case profilers.Init, profilers.Optim:
 		if s.MicroBatch != 0 || s.Layer != 0 {
 			return fmt.Errorf("stage %v: this phase has no micro-batches and layers", s)
 		}
 		return nil
-	case profilers.Forward:
-		layers = len(p.ForwardBounds) + 1
-	case profilers.Backward:
-		layers = len(p.BackwardBounds) + 1
+	case profilers.Forward, profilers.Backward:
 	default:
 		return fmt.Errorf("stage %v: no such phase", s)
 	}
+	layers := len(p.Bounds(s)) + 1
 	if s.MicroBatch < 1 || s.Layer < 1 || int(s.Layer) > layers {
 		return fmt.Errorf("stage %v: micro-batches and layers count from 1, layers to %d", s, layers)
 	}

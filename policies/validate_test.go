@@ -52,6 +52,9 @@ func TestValidate(t *testing.T) {
 	}{
 		"bounds fall":       {func(p *Plan) { p.ForwardBounds = []int32{5, 4} }, "layer boundary 1 is 4"},
 		"negative bound":    {func(p *Plan) { p.BackwardBounds = []int32{-1} }, "layer boundary 0 is -1"},
+		"pass bounds fall":  {func(p *Plan) { p.Passes = []PassBounds{{forward(2, 0), []int32{3, 2}}} }, "layer boundary 1 is 2"},
+		"a layer too many":  {func(p *Plan) { p.Passes = []PassBounds{{backward(1, 0), nil}} }, "stage B1.2"},
+		"window":            {func(p *Plan) { p.Window = -1 }, "window = -1"},
 		"chunks":            {func(p *Plan) { p.Chunks = -1 }, "chunks = -1"},
 		"kind":              {func(p *Plan) { p.Swaps[0].Out.Kind = Discard }, "swap 0: kinds"},
 		"bytes":             {func(p *Plan) { p.Swaps[0].Bytes = 0 }, "0 bytes"},
@@ -84,5 +87,50 @@ func TestOtherMicroBatchesAreNotCompared(t *testing.T) {
 	p.Swaps[0].In.Start = at(backward(1, 1))
 	if err := p.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	p := Plan{ForwardBounds: []int32{1}, BackwardBounds: []int32{2}, Passes: []PassBounds{{forward(2, 0), []int32{3}}}}
+	for _, c := range []struct {
+		stage profilers.Stage
+		want  int32
+	}{{forward(1, 4), 1}, {forward(2, 4), 3}, {backward(2, 1), 2}} {
+		if got := p.Bounds(c.stage); len(got) != 1 || got[0] != c.want {
+			t.Errorf("boundaries of %v are %v, want [%d]", c.stage, got, c.want)
+		}
+	}
+	if got := p.Bounds(profilers.Stage{Phase: profilers.Optim}); got != nil {
+		t.Errorf("the optimizer phase has boundaries %v", got)
+	}
+}
+
+// TestFeatureQuirks: a 32-bit tag loses names beyond 32, and sizes are told
+// apart only where asked.
+func TestFeatureQuirks(t *testing.T) {
+	index := make([]uint8, 64)
+	for i := range index {
+		index[i] = uint8(i + 1)
+	}
+	for _, c := range []struct {
+		name         int32
+		wide, narrow uint64
+	}{{0, 1, 1}, {30, 1 << 30, 1 << 30}, {31, 1 << 31, 0xffffffff80000000}, {32, 1 << 32, 0}, {63, 1 << 63, 0}} {
+		for _, narrow := range []bool{false, true} {
+			v := Vocabulary{Index: index, Narrow: narrow}
+			f := v.Begin(0, 10, [4]int32{1})
+			f.Use(v, c.name, 0)
+			want := c.wide
+			if narrow {
+				want = c.narrow
+			}
+			if f.Tags != want || f.Bytes != 0 {
+				t.Errorf("name %d, narrow %v: %+v, want tags %#x", c.name, narrow, f, want)
+			}
+		}
+	}
+	v := Vocabulary{Sized: true}
+	if v.Begin(0, 10, [4]int32{1}) == v.Begin(0, 20, [4]int32{2}) {
+		t.Error("a sized feature does not tell sizes apart")
 	}
 }

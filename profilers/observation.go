@@ -117,15 +117,15 @@ type Observation struct {
 	Ops       []OpRec
 	Tensors   []TensorRec
 	Swaps     []SwapRec
-	Sequence  []int32  // operator name ids in order: the lightweight profile
-	Passes    []Pass   // where phases begin in Sequence; module hooks tell, at no cost of their own
+	Sequence  []int32 // operator name ids in order: the lightweight profile
+	Passes    []Pass  // where phases begin in Sequence; module hooks tell, at no cost of their own
 	// Borders are those of the latest iteration that the device has finished,
 	// which is mostly the one before: reading an event does not wait for it.
 	// The last border is the end, so its Op is that iteration's length. Empty
 	// when no iteration is complete.
 	Borders []Border
-	Names     []string // by name id, first-seen order over the run
-	Layers    int      // the model's layer count as the user gave it; 0 = not given
+	Names   []string // by name id, first-seen order over the run
+	Layers  int      // the model's layer count as the user gave it; 0 = not given
 }
 
 // Args are the arguments of op.

@@ -99,6 +99,7 @@ type Command struct {
 	Family   hw.Family
 	Dir      hw.Direction
 	Pageable bool
+	Weight   int32 // Copy: share of bandwidth relative to others; 0 = 1
 	Wait     Event
 	Timing   hw.Timing
 	Bytes    sim.Bytes
@@ -332,7 +333,7 @@ func (d *Device) advance(s ID) {
 			return
 		case Copy:
 			f.block(now, Engine)
-			d.machine.Submit(d.slot, hw.Copy{Direction: c.Dir, Bytes: c.Bytes, Pageable: c.Pageable, Done: d.self, Arg: argFinish | uint32(s)})
+			d.machine.Submit(d.slot, hw.Copy{Direction: c.Dir, Bytes: c.Bytes, Pageable: c.Pageable, Weight: c.Weight, Done: d.self, Arg: argFinish | uint32(s)})
 			return
 		case Solo:
 			d.begin(s, c)

@@ -104,12 +104,13 @@ type Executor struct {
 	sync    []hold   // blocks the host waits for
 	armed   *armed
 	chunks  chunks
+	seen    map[profilers.Tensor]Identity // by truth: tensors of profiled iterations
 	Stats   Stats
 }
 
 // New returns an executor. swaps, if not nil, hears of every copy.
 func New(opts Options, costs *hw.Host, dev *stream.Device, mem alloc.Allocator, pool *alloc.Pinned, host Host, watch Watcher, swaps func(profilers.SwapRec)) *Executor {
-	return &Executor{opts: opts, costs: costs, dev: dev, mem: mem, pool: pool, host: host, watch: watch, swaps: swaps}
+	return &Executor{opts: opts, costs: costs, dev: dev, mem: mem, pool: pool, host: host, watch: watch, swaps: swaps, seen: make(map[profilers.Tensor]Identity)}
 }
 
 // Place gives s the device block b: a new allocation instance.
@@ -348,6 +349,9 @@ func (x *Executor) order(s stream.ID, e stream.Event) {
 
 func (x *Executor) move(s *Storage, b alloc.Block, c *Copy, dir hw.Direction, on stream.ID) stream.Event {
 	cmd := stream.Command{Kind: stream.Copy, Dir: dir, Bytes: s.Bytes}
+	if dir == hw.H2D {
+		cmd.Weight = int32(x.opts.Priority)
+	}
 	if x.watch != nil {
 		x.watch.Copied(on, s, b, c, dir)
 	}

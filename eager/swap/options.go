@@ -31,16 +31,35 @@ type Options struct {
 	// Features live as long as the storage ("storage") or are reset when a
 	// swap moves it ("pointer", shipped).
 	Features string
+	// Match says how a planned swap finds its tensor: by its history
+	// ("feature", shipped); or, for comparison, by the operator of the
+	// iteration and the argument position of its last use ("position"), as
+	// systems do that take the sequence for granted; or by what it is
+	// ("truth"), as nobody can outside of a simulation.
+	Match string
+	// Priority is the weight of swap-ins against swap-outs where both share
+	// bandwidth; 1 = equal (shipped).
+	Priority int
 }
+
+// How a planned swap finds its tensor.
+const (
+	MatchFeature  = "feature"
+	MatchPosition = "position"
+	MatchTruth    = "truth"
+)
+
+// MaxPriority bounds Options.Priority.
+const MaxPriority = 64
 
 // DefaultOptions are the best known settings.
 func DefaultOptions() Options {
-	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Drain: "enough", Features: "storage"}
+	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Drain: "enough", Features: "storage", Match: MatchFeature, Priority: 4}
 }
 
 // ShippedOptions are those of the shipped executor.
 func ShippedOptions() Options {
-	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Drain: "all", Features: "pointer"}
+	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Drain: "all", Features: "pointer", Match: MatchFeature, Priority: 1}
 }
 
 // Validate checks every field; the error names the key, its value and what is
@@ -48,6 +67,9 @@ func ShippedOptions() Options {
 func (o Options) Validate() error {
 	if o.Streams != 1 && o.Streams != 2 {
 		return fmt.Errorf("executor.streams = %d: allowed are 1 and 2", o.Streams)
+	}
+	if o.Priority < 1 || o.Priority > MaxPriority {
+		return fmt.Errorf("executor.priority = %d: allowed are 1 to %d", o.Priority, MaxPriority)
 	}
 	for _, f := range []struct {
 		key, value string
@@ -57,6 +79,7 @@ func (o Options) Validate() error {
 		{"prefetch", o.Prefetch, []string{"guard", "defer"}},
 		{"drain", o.Drain, []string{"enough", "all"}},
 		{"features", o.Features, []string{"storage", "pointer"}},
+		{"match", o.Match, []string{MatchFeature, MatchPosition, MatchTruth}},
 	} {
 		ok := false
 		for _, a := range f.allowed {

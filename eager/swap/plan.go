@@ -21,8 +21,16 @@ type armed struct {
 	found   []match   // matched by the last operator, not swapped out yet
 	taken   []bool    // by swap: matched in this iteration
 	left    int       // swaps still to match
+	head    int       // no swap before this one is still to match
 	iter    int64     // iteration, +1
+
+	// The key of other ways to match than by feature.
+	positions  map[position][]int32
+	identities map[Identity]int32
 }
+
+// position is an operator of the iteration and one of its arguments.
+type position struct{ op, arg int32 }
 
 // Due is a swap-in to be made, for the host to find memory for.
 type Due struct {
@@ -47,7 +55,10 @@ func (x *Executor) Arm(p *policies.Plan) error {
 	if p == nil {
 		return nil
 	}
-	a := &armed{plan: p, stages: make(map[profilers.Stage]int32), taken: make([]bool, len(p.Swaps))}
+	a := &armed{
+		plan: p, stages: make(map[profilers.Stage]int32), taken: make([]bool, len(p.Swaps)),
+		positions: make(map[position][]int32), identities: make(map[Identity]int32),
+	}
 	stage := func(t policies.Trigger) (int32, error) {
 		switch t.Kind {
 		case policies.Now:
@@ -77,6 +88,11 @@ func (x *Executor) Arm(p *policies.Plan) error {
 		case w.Out.What.Kind == policies.ByFeature:
 			at := a.stage(w.Out.What.Stage)
 			a.matches[at] = append(a.matches[at], int32(i))
+			pos := position{w.Out.What.Op, w.Out.What.Arg}
+			a.positions[pos] = append(a.positions[pos], int32(i))
+			if id, ok := x.seen[w.Out.What.Tensor]; ok {
+				a.identities[id] = int32(i)
+			}
 		default:
 			return fmt.Errorf("plan: swap %d: selector kind %d is not one this executor has: allowed is by-feature, and by-handle for optimizer states", i, w.Out.What.Kind)
 		}
@@ -129,7 +145,7 @@ func (x *Executor) BeginIteration(i int) {
 		x.Stats.Missed += int64(a.left)
 	}
 	a.iter = int64(i) + 1
-	a.left = 0
+	a.left, a.head = 0, 0
 	for k := range a.taken {
 		a.taken[k] = a.plan.Swaps[k].Optimizer
 		if !a.taken[k] {
@@ -162,32 +178,85 @@ type match struct {
 }
 
 // Match updates the features of an operator's arguments and notes which of
-// them the plan swaps out in the current stage; SwapMatched does it. It returns
-// the number of comparisons, for the host to pay.
-func (x *Executor) Match(name int32, args []*Storage, stage int32) (comparisons int) {
+// them the plan swaps out now; SwapMatched does it. op is the operator's number
+// in the iteration, stage the current one. It returns the number of comparisons,
+// for the host to pay.
+func (x *Executor) Match(name, op int32, args []*Storage, stage int32) (comparisons int) {
 	a := x.armed
 	if a == nil || a.left == 0 {
 		return 0
 	}
-	for pos, s := range args {
+	v := &a.plan.Vocabulary
+	for arg, s := range args {
 		if s.featureIn != a.iter {
-			s.featureIn, s.feature = a.iter, policies.Feature{DType: s.DType}
+			s.featureIn, s.feature = a.iter, v.Begin(s.DType, s.Bytes, s.Shape)
 		}
-		s.feature.Use(a.plan.Vocabulary, name, pos)
-		comparisons += a.left
-		if stage < 0 {
-			continue
-		}
-		for _, i := range a.matches[stage] {
-			if !a.taken[i] && s.feature == a.plan.Swaps[i].Out.What.Feature {
-				a.taken[i] = true
-				a.left--
-				a.found = append(a.found, match{s, i})
-				break
-			}
+		s.feature.Use(*v, name, arg)
+		comparisons += a.window()
+		if i := x.find(s, position{op, int32(arg)}, stage); i >= 0 {
+			a.taken[i] = true
+			a.left--
+			a.found = append(a.found, match{s, i})
 		}
 	}
 	return comparisons
+}
+
+// find is the pending swap that waits for s, or -1.
+func (x *Executor) find(s *Storage, at position, stage int32) int32 {
+	a := x.armed
+	switch {
+	case x.opts.Match == MatchPosition:
+		for _, i := range a.positions[at] {
+			if !a.taken[i] {
+				return i
+			}
+		}
+	case x.opts.Match == MatchTruth:
+		i, ok := a.identities[s.Identity]
+		if ok && !a.taken[i] && s.feature.Uses == a.plan.Swaps[i].Out.What.Feature.Uses {
+			return i
+		}
+	case stage >= 0:
+		for _, i := range a.matches[stage] {
+			if !a.taken[i] && s.feature == a.plan.Swaps[i].Out.What.Feature && a.inWindow(i) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// window is how many pending swaps a tensor is compared with.
+func (a *armed) window() int {
+	if w := a.plan.Window; w > 0 {
+		return min(w, a.left)
+	}
+	return a.left
+}
+
+// inWindow tells whether pending swap i is among the first ones.
+func (a *armed) inWindow(i int32) bool {
+	if a.plan.Window == 0 {
+		return true
+	}
+	for a.taken[a.head] { // i is not
+		a.head++
+	}
+	before := 0
+	for k := a.head; k < int(i) && before < a.plan.Window; k++ {
+		if !a.taken[k] {
+			before++
+		}
+	}
+	return before < a.plan.Window
+}
+
+// Know notes what a tensor is that a profiler has seen, for matching by truth.
+func (x *Executor) Know(s *Storage) {
+	if x.opts.Match == MatchTruth {
+		x.seen[s.Tensor] = s.Identity
+	}
 }
 
 // SwapMatched swaps out what Match has found. It returns false, to be called

@@ -75,10 +75,21 @@ type Storage struct {
 	// is left.
 	Guard int32
 
+	// Identity is what the storage is in the program; set only for matching by
+	// truth.
+	Identity Identity
+
 	feature   policies.Feature
 	featureIn int64 // iteration that feature belongs to, +1
 	swap      int32 // index in the armed plan that took it out; -1 = none
 	fault     bool  // the pending arrival is a demand fault
+}
+
+// Identity names a storage across iterations by what the program is, not by
+// what can be observed: the n-th of its label and layer that a pass creates.
+type Identity struct {
+	Pass            profilers.Stage
+	Label, Layer, N int32
 }
 
 // UsedOn tells that a command on stream s, not compute, touches the storage
