@@ -33,6 +33,9 @@ func (c *bytesOnly) Malloc(size sim.Bytes, s Stream) (Block, error) {
 	}
 	c.reap()
 	rounded := c.round(size)
+	for c.left() < rounded && c.drain() {
+		c.reap()
+	}
 	if c.left() < rounded && c.outstanding > 0 {
 		// Only what waits for events can make room.
 		c.synchronize()
@@ -42,7 +45,9 @@ func (c *bytesOnly) Malloc(size sim.Bytes, s Stream) (Block, error) {
 		return NoBlock, c.fail(size, rounded, rounded, c.left(), s)
 	}
 	b := c.take(s, rounded)
-	c.stats.Reserved.add(int64(rounded))
+	for _, t := range c.tallies(c.blocks[b].pool) {
+		t.Reserved.add(int64(rounded))
+	}
 	return c.hand(b, size), nil
 }
 
@@ -59,7 +64,7 @@ func (c *bytesOnly) take(s Stream, size sim.Bytes) Block {
 	}
 	b := c.core.take()
 	n := &c.blocks[b]
-	n.addr, n.size, n.stream, n.large = c.next, size, s, size > smallLimit
+	n.addr, n.size, n.stream, n.pool = c.next, size, s, poolFor(DefaultPool, size)
 	c.next += uint64(size)
 	return b
 }
@@ -69,7 +74,9 @@ func (c *bytesOnly) completeFree(b Block) {
 	n := &c.blocks[b]
 	c.deactivate(n)
 	n.state = vacant // no memory is behind it
-	c.stats.Reserved.add(-int64(n.size))
+	for _, t := range c.tallies(n.pool) {
+		t.Reserved.add(-int64(n.size))
+	}
 	class := sizeClass{n.stream, n.size}
 	if head, ok := c.idle[class]; ok {
 		n.next = head

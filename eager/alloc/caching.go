@@ -8,45 +8,74 @@ import "smartswap/sim"
 // stream work is in order, so reuse needs no wait.
 type caching struct {
 	core
-	pools [2]pool // small, large
-	next  uint64  // address of the next segment
+	as      provider // the allocator itself, or the one that is built on it
+	pools   []pool   // by PoolID
+	next    uint64   // address of the next segment
+	regions []region
+}
+
+// provider is what differs between the caching allocator and one built on it;
+// the order of attempts in Malloc does not.
+type provider interface {
+	// find takes a block for the request out of the free lists of p.
+	find(p PoolID, rounded sim.Bytes, s Stream) Block
+	// fresh asks the driver for new memory.
+	fresh(p PoolID, rounded sim.Bytes, s Stream) Block
+	// fits tells whether find or fresh would succeed.
+	fits(p PoolID, rounded sim.Bytes, s Stream) bool
+	// releaseCached waits for all deferred frees and gives back all memory
+	// that can be.
+	releaseCached()
+	// forget is called before the segment of b goes back to the driver, cut
+	// when b was cut into b and its next neighbour.
+	forget(b Block)
+	cut(b Block)
 }
 
 // pool keeps the inactive blocks of small or large requests apart, so that
 // small ones do not pin large segments.
 type pool struct {
-	free     []tree // by stream
-	searches int64  // the clock of garbage collection
+	free     []tree    // by stream
+	fused    []tree    // by stream: stitched blocks that are free
+	unmapped [][]Block // by stream: what expandable segments can still map, by address
+	searches int64     // the clock of garbage collection
+	private  bool
+	closed   bool // private, and its memory may go
+	whole    bool // blocks are not split
 }
 
 // tree is the free list of s.
-func (p *pool) tree(s Stream) *tree {
-	for int(s) >= len(p.free) {
-		p.free = append(p.free, tree{NoBlock})
+func (p *pool) tree(s Stream) *tree { return treeOf(&p.free, s) }
+
+// treeOf is the tree of s among those of all streams.
+func treeOf(trees *[]tree, s Stream) *tree {
+	for int(s) >= len(*trees) {
+		*trees = append(*trees, tree{NoBlock})
 	}
-	return &p.free[s]
+	return &(*trees)[s]
 }
 
 func newCaching(r rules, env Env) *caching {
-	c := &caching{core: newCore(r, env), next: firstAddr}
-	c.complete = c.completeFree
+	c := &caching{core: newCore(r, env), pools: make([]pool, 2), next: firstAddr}
+	c.complete, c.as = c.completeFree, c
 	return c
 }
 
-// pool for a rounded request.
-func (c *caching) pool(rounded sim.Bytes) *pool {
-	return c.poolOf(rounded > smallLimit)
-}
-
-func (c *caching) poolOf(large bool) *pool {
-	if large {
-		return &c.pools[1]
+// poolFor is the half of a pair of pools that serves a rounded request.
+func poolFor(pair PoolID, rounded sim.Bytes) PoolID {
+	if rounded > smallLimit {
+		return pair | 1
 	}
-	return &c.pools[0]
+	return pair
 }
 
 // Malloc implements Allocator: O(log free blocks) when the cache serves it.
 func (c *caching) Malloc(size sim.Bytes, s Stream) (Block, error) {
+	return c.MallocIn(DefaultPool, size, s)
+}
+
+// MallocIn implements PrivatePools.
+func (c *caching) MallocIn(pair PoolID, size sim.Bytes, s Stream) (Block, error) {
 	if err := c.admit(size); err != nil {
 		return NoBlock, err
 	}
@@ -54,37 +83,83 @@ func (c *caching) Malloc(size sim.Bytes, s Stream) (Block, error) {
 		c.reap()
 	}
 	rounded := c.round(size)
-	b := c.find(rounded, s)
+	p := poolFor(pair, rounded)
+	b := c.as.find(p, rounded, s)
 	if b == NoBlock && c.lazy {
 		c.reap()
-		b = c.find(rounded, s)
+		b = c.as.find(p, rounded, s)
+	}
+	for b == NoBlock && c.overtake(s) {
+		b = c.as.find(p, rounded, s)
 	}
 	if b == NoBlock {
-		b = c.obtain(rounded, s)
+		b = c.obtain(p, rounded, s)
 	}
 	if b == NoBlock {
-		return NoBlock, c.fail(size, rounded, c.segment(rounded), c.largest(rounded, s), s)
+		return NoBlock, c.fail(size, rounded, c.segment(rounded), c.largest(p, s), s)
 	}
-	c.carve(b, rounded)
 	return c.hand(b, size), nil
 }
 
-// find takes the best fit out of its free list ("get_free_block").
-func (c *caching) find(rounded sim.Bytes, s Stream) Block {
-	p := c.pool(rounded)
-	p.searches++
-	b := c.bestFit(rounded, s)
-	if b != NoBlock {
-		p.tree(s).remove(c.blocks, b)
+// obtain makes room for a request that the cache cannot serve: new memory, or
+// what is held for others, or cached memory given back, ever more of it, until
+// the request fits.
+func (c *caching) obtain(p PoolID, rounded sim.Bytes, s Stream) Block {
+	if c.drainEarly {
+		if b := c.drained(p, rounded, s); b != NoBlock {
+			return b
+		}
+	}
+	c.collect()
+	if c.refuse && !c.as.fits(p, rounded, s) {
+		c.stats.Rejections++
+		return NoBlock
+	}
+	b := c.as.fresh(p, rounded, s)
+	if b == NoBlock && !c.drainEarly {
+		b = c.drained(p, rounded, s)
+	}
+	if b == NoBlock && c.releaseOversize(p, rounded, s) {
+		b = c.as.fresh(p, rounded, s)
+	}
+	if b == NoBlock {
+		c.as.releaseCached()
+		c.stats.Retries++
+		b = c.as.fresh(p, rounded, s)
 	}
 	return b
+}
+
+// drained has held memory freed until the request can be served.
+func (c *caching) drained(p PoolID, rounded sim.Bytes, s Stream) Block {
+	for c.drain() {
+		if b := c.as.find(p, rounded, s); b != NoBlock {
+			return b
+		}
+	}
+	return NoBlock
+}
+
+// find implements provider: the best fit, cut to size ("get_free_block").
+func (c *caching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
+	c.pools[p].searches++
+	b := c.bestFit(p, rounded, s)
+	if b == NoBlock {
+		return NoBlock
+	}
+	c.pools[p].tree(s).remove(c.blocks, b)
+	return c.carve(b, rounded)
 }
 
 // bestFit is the smallest block that the request fits in, at the lowest
 // address. Only that one candidate counts: an oversize block is kept for
 // oversize requests, and not wasted on one much smaller.
-func (c *caching) bestFit(rounded sim.Bytes, s Stream) Block {
-	b := c.pool(rounded).tree(s).atLeast(c.blocks, rounded)
+func (c *caching) bestFit(p PoolID, rounded sim.Bytes, s Stream) Block {
+	t := c.pools[p].tree(s)
+	b := t.atLeast(c.blocks, rounded)
+	if b != NoBlock && c.blocks[b].region != 0 {
+		b = c.bestRegion(t, b)
+	}
 	if b == NoBlock {
 		return NoBlock
 	}
@@ -94,63 +169,100 @@ func (c *caching) bestFit(rounded sim.Bytes, s Stream) Block {
 	return b
 }
 
-// obtain gets a new segment, giving back ever more cached memory until it
-// fits.
-func (c *caching) obtain(rounded sim.Bytes, s Stream) Block {
-	c.collect()
-	b := c.newSegment(rounded, s)
-	if b == NoBlock && c.releaseOversize(rounded, s) {
-		b = c.newSegment(rounded, s)
+// fits implements provider.
+func (c *caching) fits(p PoolID, rounded sim.Bytes, s Stream) bool {
+	if c.bestFit(p, rounded, s) != NoBlock {
+		return true
+	}
+	if c.expandable {
+		return c.canGrow(p, rounded, s)
+	}
+	return c.hasRoom(c.segment(rounded))
+}
+
+// fresh implements provider ("alloc_block").
+func (c *caching) fresh(p PoolID, rounded sim.Bytes, s Stream) Block {
+	b := NoBlock
+	if c.expandable {
+		b = c.grow(p, rounded, s)
+	} else if size := c.segment(rounded); c.hasRoom(size) {
+		b = c.newSegment(p, size, s)
 	}
 	if b == NoBlock {
-		c.releaseCached()
-		c.stats.Retries++
-		b = c.newSegment(rounded, s)
+		return NoBlock
 	}
-	return b
+	return c.carve(b, rounded)
 }
+
+// forget implements provider: nothing else knows of the block.
+func (c *caching) forget(Block) {}
+
+// cut implements provider.
+func (c *caching) cut(Block) {}
 
 // carve cuts b, free but in no list, down to the request if the rest is worth
 // keeping ("should_split"): the request takes the front, the rest becomes an
-// inactive block behind it.
-func (c *caching) carve(b Block, rounded sim.Bytes) {
+// inactive block behind it. It returns the block for the request.
+func (c *caching) carve(b Block, rounded sim.Bytes) Block {
+	if c.align > 0 {
+		b = c.alignFront(b, rounded)
+	}
 	n := &c.blocks[b]
 	wasSplit := n.split()
 	rest := n.size - rounded
 	keep := rest >= quantum
-	if n.large {
-		keep = rounded < c.maxSplit && rest > smallLimit
+	if n.large() && !c.expandable {
+		keep = rounded < c.maxSplit && rest >= c.largeRest
 	}
-	if !keep {
+	if !keep || c.pools[n.pool].whole {
 		if wasSplit {
-			c.stats.InactiveSplit.add(-int64(n.size))
-			c.stats.InactiveSplits.add(-1)
+			c.countSplit(n, -1, -int64(n.size))
 		}
+		return b
+	}
+	c.shelve(c.divide(b, rounded))
+	if n = &c.blocks[b]; wasSplit {
+		c.countSplit(n, 0, -int64(rounded))
+	} else {
+		c.countSplit(n, 1, int64(rest))
+	}
+	return b
+}
+
+// countSplit changes inactive_split, which counts neither expandable segments
+// nor SmartSwap's large pool.
+func (c *caching) countSplit(n *block, blocks, bytes int64) {
+	if n.region != 0 || n.large() && c.chunked {
 		return
 	}
+	for _, t := range c.tallies(n.pool) {
+		t.InactiveSplit.add(bytes)
+		t.InactiveSplits.add(blocks)
+	}
+}
+
+// divide cuts b, which is in no list, at an offset. It returns the back part,
+// in the same state and in no list either.
+func (c *caching) divide(b Block, at sim.Bytes) Block {
 	r := c.take()
-	n = &c.blocks[b] // take may have moved it
-	tail := &c.blocks[r]
-	tail.addr, tail.size = n.addr+uint64(rounded), rest
-	tail.stream, tail.large, tail.state = n.stream, n.large, Inactive
-	tail.prev, tail.next = b, n.next
+	n, back := &c.blocks[b], &c.blocks[r] // take may have moved them
+	back.addr, back.size = n.addr+uint64(at), n.size-at
+	back.stream, back.pool, back.region, back.state = n.stream, n.pool, n.region, n.state
+	back.prev, back.next = b, n.next
 	if n.next != NoBlock {
 		c.blocks[n.next].prev = r
 	}
-	n.size, n.next = rounded, r
-	c.shelve(r)
-	if wasSplit {
-		c.stats.InactiveSplit.add(-int64(rounded))
-	} else {
-		c.stats.InactiveSplit.add(int64(rest))
-		c.stats.InactiveSplits.add(1)
+	n.size, n.next = at, r
+	if n.stitched > 0 {
+		c.as.cut(b)
 	}
+	return r
 }
 
 // shelve puts an inactive block into its free list.
 func (c *caching) shelve(b Block) {
 	n := &c.blocks[b]
-	p := c.poolOf(n.large)
+	p := &c.pools[n.pool]
 	n.born = p.searches
 	p.tree(n.stream).insert(c.blocks, b)
 }
@@ -158,35 +270,46 @@ func (c *caching) shelve(b Block) {
 // unshelve takes an inactive block out of its free list.
 func (c *caching) unshelve(b Block) {
 	n := &c.blocks[b]
-	c.poolOf(n.large).tree(n.stream).remove(c.blocks, b)
+	c.pools[n.pool].tree(n.stream).remove(c.blocks, b)
 }
 
-// completeFree merges b with its inactive neighbours and shelves the union,
-// which goes by the id of its front block ("free_block").
+// completeFree makes b inactive ("free_block").
 func (c *caching) completeFree(b Block) {
+	c.deactivate(&c.blocks[b])
+	c.join(b)
+}
+
+// join merges b, inactive but in no list, with its inactive neighbours and
+// shelves the union, which goes by the id of its front block.
+func (c *caching) join(b Block) Block {
 	n := &c.blocks[b]
-	c.deactivate(n)
-	bytes, count := int64(0), int64(0) // change of inactive_split
-	if p := n.prev; p != NoBlock && c.blocks[p].state == Inactive {
+	blocks, bytes := int64(0), int64(0) // change of inactive_split
+	if p := n.prev; c.joinable(n, p) {
 		bytes -= int64(c.blocks[p].size)
-		count--
+		blocks--
 		c.unshelve(p)
 		c.absorb(p, b)
 		b, n = p, &c.blocks[p]
 	}
-	if q := n.next; q != NoBlock && c.blocks[q].state == Inactive {
+	if q := n.next; c.joinable(n, q) {
 		bytes -= int64(c.blocks[q].size)
-		count--
+		blocks--
 		c.unshelve(q)
 		c.absorb(b, q)
 	}
 	if n.split() {
 		bytes += int64(n.size)
-		count++
+		blocks++
 	}
 	c.shelve(b)
-	c.stats.InactiveSplit.add(bytes)
-	c.stats.InactiveSplits.add(count)
+	c.countSplit(n, blocks, bytes)
+	return b
+}
+
+// joinable tells whether n, inactive, merges with its neighbour b. Under a
+// stitched block nothing merges: the pieces are what it is made of.
+func (c *caching) joinable(n *block, b Block) bool {
+	return b != NoBlock && c.blocks[b].state == Inactive && c.blocks[b].stitched == 0 && n.stitched == 0
 }
 
 // absorb joins b and its next neighbour q into b.
@@ -201,11 +324,11 @@ func (c *caching) absorb(b, q Block) {
 }
 
 // EmptyCache implements Reclaimer.
-func (c *caching) EmptyCache() { c.releaseCached() }
+func (c *caching) EmptyCache() { c.as.releaseCached() }
 
 // largest is the largest inactive block of the pool and stream, 0 if none.
-func (c *caching) largest(rounded sim.Bytes, s Stream) sim.Bytes {
-	b := c.pool(rounded).tree(s).last(c.blocks)
+func (c *caching) largest(p PoolID, s Stream) sim.Bytes {
+	b := c.pools[p].tree(s).last(c.blocks)
 	if b == NoBlock {
 		return 0
 	}
@@ -214,13 +337,13 @@ func (c *caching) largest(rounded sim.Bytes, s Stream) sim.Bytes {
 
 // LargestFree implements Inspector.
 func (c *caching) LargestFree(size sim.Bytes, s Stream) sim.Bytes {
-	return c.largest(c.round(size), s)
+	return c.largest(poolFor(DefaultPool, c.round(size)), s)
 }
 
 // Usable implements Inspector.
 func (c *caching) Usable(size sim.Bytes, s Stream) sim.Bytes {
 	rounded := c.round(size)
-	t := c.pool(rounded).tree(s)
+	t := c.pools[poolFor(DefaultPool, rounded)].tree(s)
 	var sum sim.Bytes
 	for b := t.atLeast(c.blocks, rounded); b != NoBlock; b = t.after(c.blocks, b) {
 		sum += c.blocks[b].size

@@ -12,26 +12,34 @@ import (
 type core struct {
 	rules
 	table
-	env   Env
-	stats Stats
-	costs Costs
-	trace func(Trace) // nil: nobody looks
+	env     Env
+	waiter  Waiter  // env, if it is one
+	drainer Drainer // env, if it is one
+	stats   Stats
+	byPool  [2]Stats // small, large
+	costs   Costs
+	trace   func(Trace) // nil: nobody looks
 
 	// complete ends the free of a block that nothing holds back any more.
 	complete func(Block)
-	// queues hold deferred frees per stream, in the order of their records.
+	// queues hold deferred frees in the order of their records: by the stream
+	// that used the block, or, to wait at reuse, by the block's own.
 	queues      []queue
 	outstanding int // events in all queues
 }
 
 func newCore(r rules, env Env) core {
-	return core{rules: r, env: env, table: table{vacant: NoBlock}}
+	c := core{rules: r, env: env, table: table{vacant: NoBlock}}
+	c.waiter, _ = env.(Waiter)
+	c.drainer, _ = env.(Drainer)
+	return c
 }
 
-// deferred is a block that waits for an event.
+// deferred is a block that waits for an event of a stream that used it.
 type deferred struct {
 	event Event
 	block Block
+	used  Stream
 }
 
 // queue is first in, first out; its slice is reused.
@@ -50,22 +58,40 @@ func (q *queue) push(d deferred) {
 	q.items = append(q.items, d)
 }
 
-func (q *queue) pop() Block {
-	b := q.items[q.head].block
+func (q *queue) pop() deferred {
+	d := q.items[q.head]
 	if q.head++; q.empty() {
 		q.items, q.head = q.items[:0], 0
 	}
-	return b
+	return d
+}
+
+// queue of the stream s.
+func (c *core) queue(s Stream) *queue {
+	for int(s) >= len(c.queues) {
+		c.queues = append(c.queues, queue{})
+	}
+	return &c.queues[s]
+}
+
+// tallies are the counters that an event of pool p belongs to.
+func (c *core) tallies(p PoolID) [2]*Stats { return [2]*Stats{&c.stats, &c.byPool[p&1]} }
+
+// counted is what Allocated counts of an allocated block: all of it, except
+// that stitching leaves out what a whole new segment has in excess.
+func (c *core) counted(n *block) sim.Bytes {
+	if c.splitFresh {
+		return n.size
+	}
+	return c.round(n.requested)
 }
 
 // Free implements Allocator. It costs one record per stream that used b and
 // is not the block's own, else nothing but time; O(log free blocks).
 func (c *core) Free(b Block) {
 	n := c.allocated(b)
-	c.stats.Allocated.add(-int64(n.size))
-	c.stats.Allocations.add(-1)
-	if n.size >= c.maxSplit {
-		c.stats.OversizeAllocations.add(-1)
+	for _, t := range c.tallies(n.pool) {
+		t.allocate(-1, int64(c.counted(n)), n.size >= c.maxSplit)
 	}
 	c.note(FreeRequested, n.addr, n.requested, n.stream)
 	if len(n.uses) == 0 {
@@ -76,15 +102,20 @@ func (c *core) Free(b Block) {
 	// the last use of b: a host that runs ahead frees late.
 	n.state = Pending
 	for _, s := range n.uses {
-		for int(s) >= len(c.queues) {
-			c.queues = append(c.queues, queue{})
-		}
-		c.queues[s].push(deferred{c.env.Record(s), b})
+		c.queue(c.lane(n, s)).push(deferred{c.env.Record(s), b, s})
 		c.costs.Records++
 	}
 	c.outstanding += len(n.uses)
 	n.events = int32(len(n.uses))
 	n.uses = n.uses[:0]
+}
+
+// lane is the stream in whose queue n waits for used.
+func (c *core) lane(n *block, used Stream) Stream {
+	if c.waits {
+		return n.stream
+	}
+	return used
 }
 
 // RecordStream implements Allocator. PyTorch ignores the block's own stream,
@@ -101,12 +132,22 @@ func (c *core) RecordStream(b Block, s Stream) {
 
 // EraseStream implements Reclaimer.
 func (c *core) EraseStream(b Block, used, waiting Stream) {
-	n := c.allocated(b)
-	if waiting != n.stream {
+	if b < 0 || int(b) >= len(c.blocks) || c.blocks[b].stream != waiting {
 		return
 	}
-	if i, found := slices.BinarySearch(n.uses, used); found {
-		n.uses = slices.Delete(n.uses, i, i+1)
+	n := &c.blocks[b]
+	switch n.state {
+	case Allocated:
+		if i, found := slices.BinarySearch(n.uses, used); found {
+			n.uses = slices.Delete(n.uses, i, i+1)
+		}
+	case Pending:
+		q := c.queue(c.lane(n, used))
+		i := slices.IndexFunc(q.items[q.head:], func(d deferred) bool { return d.block == b && d.used == used })
+		if i >= 0 {
+			q.items = slices.Delete(q.items, q.head+i, q.head+i+1)
+			c.settle(b)
+		}
 	}
 }
 
@@ -123,7 +164,7 @@ func (c *core) allocated(b Block) *block {
 // of each queue until one is not ("process_events"). A pending head holds back
 // all behind it in its stream, but no other stream.
 func (c *core) reap() {
-	if c.outstanding == 0 {
+	if c.outstanding == 0 || c.waits {
 		return
 	}
 	for s := range c.queues {
@@ -132,7 +173,7 @@ func (c *core) reap() {
 			if !c.env.Done(q.items[q.head].event) {
 				break
 			}
-			c.settle(q.pop())
+			c.settle(q.pop().block)
 		}
 	}
 }
@@ -144,30 +185,48 @@ func (c *core) synchronize() {
 	c.costs.Sync = c.costs.Sync || c.outstanding > 0
 	for s := range c.queues {
 		for q := &c.queues[s]; !q.empty(); {
-			c.settle(q.pop())
+			c.settle(q.pop().block)
 		}
 	}
 }
 
-// settle counts one event of b as done.
-func (c *core) settle(b Block) {
+// settle counts one event of b as done and tells whether it was the last.
+func (c *core) settle(b Block) bool {
 	c.outstanding--
-	if c.blocks[b].events--; c.blocks[b].events == 0 {
-		c.complete(b)
+	if c.blocks[b].events--; c.blocks[b].events > 0 {
+		return false
 	}
+	c.complete(b)
+	return true
 }
+
+// overtake ends the oldest deferred free of a block of s, which is made to wait
+// on the device for what used it. It tells whether there was one.
+func (c *core) overtake(s Stream) bool {
+	if !c.waits || int(s) >= len(c.queues) {
+		return false
+	}
+	for q := &c.queues[s]; !q.empty(); {
+		d := q.pop()
+		c.waiter.Wait(s, d.event)
+		c.costs.Waits++
+		if c.settle(d.block) {
+			return true
+		}
+	}
+	return false
+}
+
+// drain asks for held memory and tells whether some was freed.
+func (c *core) drain() bool { return c.drainer != nil && c.drainer.Drain() }
 
 // hand marks b as allocated for a request.
 func (c *core) hand(b Block, requested sim.Bytes) Block {
 	n := &c.blocks[b]
 	n.state, n.requested = Allocated, requested
-	c.stats.Allocated.add(int64(n.size))
-	c.stats.Allocations.add(1)
-	c.stats.Active.add(int64(n.size))
-	c.stats.ActiveBlocks.add(1)
-	c.stats.Requested.add(int64(requested))
-	if n.size >= c.maxSplit {
-		c.stats.OversizeAllocations.add(1)
+	for _, t := range c.tallies(n.pool) {
+		t.allocate(1, int64(c.counted(n)), n.size >= c.maxSplit)
+		t.activate(1, int64(n.size), int64(requested))
 	}
 	c.note(Alloc, n.addr, requested, n.stream)
 	return b
@@ -176,9 +235,9 @@ func (c *core) hand(b Block, requested sim.Bytes) Block {
 // deactivate is the common part of completing the free of n.
 func (c *core) deactivate(n *block) {
 	c.note(FreeCompleted, n.addr, n.requested, n.stream)
-	c.stats.Active.add(-int64(n.size))
-	c.stats.ActiveBlocks.add(-1)
-	c.stats.Requested.add(-int64(n.requested))
+	for _, t := range c.tallies(n.pool) {
+		t.activate(-1, int64(n.size), int64(n.requested))
+	}
 	n.state, n.requested = Inactive, 0
 }
 
@@ -223,8 +282,20 @@ func (c *core) Range(b Block) (addr uint64, size sim.Bytes) {
 // Stats implements Allocator.
 func (c *core) Stats() Stats { return c.stats }
 
+// PoolStats implements Inspector.
+func (c *core) PoolStats(large bool) Stats {
+	if large {
+		return c.byPool[1]
+	}
+	return c.byPool[0]
+}
+
 // ResetPeaks implements Allocator.
-func (c *core) ResetPeaks() { c.stats.resetPeaks() }
+func (c *core) ResetPeaks() {
+	c.stats.resetPeaks()
+	c.byPool[0].resetPeaks()
+	c.byPool[1].resetPeaks()
+}
 
 // TakeCosts implements Allocator.
 func (c *core) TakeCosts() Costs {

@@ -9,25 +9,32 @@
 //
 // # Invariant
 //
-// The blocks of a segment tile it; no two neighbours are both inactive; every
-// inactive block is in exactly one free tree, that of its pool and stream.
+// The blocks of a segment tile it; no two neighbours are both inactive, unless
+// a stitched block lies over one of them; every inactive block is in exactly
+// one free tree, that of its pool and stream.
 // Allocated <= Active <= Reserved <= capacity.
 //
 // # Where to start reading
 //
-//	options.go   what a configuration may say, and how a request is rounded
-//	caching.go   Malloc of the caching allocator: search, split, fall back
-//	core.go      what every allocator shares: Free, deferred frees, counters
-//	segments.go  memory from the driver: the place for another kind of segment
-//	reclaim.go   garbage collection, oversize release, full release
-//	tree.go      the free lists: a treap in (size, address) order
-//	bytes.go     the allocator without fragmentation
-//	pinned.go    page-locked host buffers
+//	options.go     what a configuration may say
+//	rules.go       the same as numbers: how a request is rounded, what is split
+//	caching.go     Malloc: search, fall back step by step, split and merge
+//	core.go        what every allocator shares: Free, deferred frees, counters
+//	segments.go    memory from the driver in segments of fixed size
+//	expandable.go  memory from the driver page by page
+//	stitching.go   SmartSwap's large pool: free pieces mapped into one range
+//	reclaim.go     garbage collection, oversize release, full release
+//	private.go     pools that a program keeps for itself
+//	tree.go        the free lists: a treap in (size, address) order
+//	bytes.go       the allocator without fragmentation
+//	restore.go     going on from a recorded state
+//	pinned.go      page-locked host buffers
 //
-// The rules are those of PyTorch's c10/cuda/CUDACachingAllocator.cpp (2.6) and
-// of its descendant in Ascend's torch_npu, NPUCachingAllocator.cpp, without
-// virtual-memory segments and graph pools. Names in quotes in the comments are
-// the functions and statistics of those files.
+// The rules are those of PyTorch's c10/cuda/CUDACachingAllocator.cpp (2.6), of
+// its descendant in Ascend's torch_npu, NPUCachingAllocator.cpp, and of the
+// pluggable allocator that SmartSwap brings along in MindSpeed
+// (ops/csrc/pluggable_allocator/smart_swap). Names in quotes in the comments
+// are the functions and statistics of those files.
 package alloc
 
 import (
@@ -50,7 +57,8 @@ const NoBlock Block = -1
 type Event int64
 
 // Env is what an allocator may ask of the run. Neither method may call the
-// allocator back.
+// allocator back. What else a run can do it tells by being a Waiter or a
+// Drainer too.
 type Env interface {
 	// Record marks the current end of what is enqueued on s.
 	Record(s Stream) Event
@@ -59,16 +67,42 @@ type Env interface {
 	Done(e Event) bool
 }
 
+// Waiter is an Env that can order streams, which event_policy "wait-at-reuse"
+// needs.
+type Waiter interface {
+	// Wait makes s wait on the device for e; the host does not wait. It may
+	// not call the allocator back.
+	Wait(s Stream, e Event)
+}
+
+// Drainer is an Env that knows of memory that is only held until copies end.
+type Drainer interface {
+	// Drain frees some of it, now, by calls of Free, having seen to it that
+	// the streams of the freed blocks wait for the copies. It tells whether
+	// it freed anything, and is called again, in the same Malloc, as long as
+	// it did and the request cannot be served. Options.Drain says when. The
+	// only methods of the allocator that it may call are RecordStream,
+	// EraseStream, Free, Range and those that change nothing.
+	Drain() bool
+}
+
 // Costs counts what calls since the last TakeCosts did, for the host lane to
 // charge. Sync: the host must wait until every event the allocator had
 // outstanding is done (the allocator already acts as if it had waited).
 type Costs struct {
-	Polls, Records            int
-	DriverAllocs, DriverFrees int       // successful calls; a driver's free may itself synchronise
-	DriverBytes               sim.Bytes // by DriverAllocs
-	Sync                      bool
+	Polls, Records, Waits     int // events asked for, made, waited for on the device
+	DriverAllocs, DriverFrees int // successful calls; a driver's free may itself synchronise
+	// Maps and Unmaps count handles of physical memory, the pages of
+	// expandable segments and the chunks of stitching, each mapped into or
+	// taken out of a range of addresses. Such a call costs about the same
+	// for a page of any size.
+	Maps, Unmaps int
+	DriverBytes  sim.Bytes // physical memory by DriverAllocs and by Maps that brought new memory
+	Sync         bool
 	// DeviceSync: the host must wait until the device is idle, which covers
-	// Sync. The recovery steps of torch_npu do that.
+	// Sync. The recovery steps of torch_npu do that, and every unmapping, as
+	// the driver does not wait for what still uses the range (PyTorch waits
+	// for the segment's stream alone).
 	DeviceSync bool
 }
 
@@ -97,10 +131,12 @@ type Reclaimer interface {
 	// EmptyCache waits for all deferred frees, then gives every segment
 	// that holds no active block back to the driver.
 	EmptyCache()
-	// EraseStream takes back RecordStream(b, used), before b is freed, if
-	// waiting is the stream b was allocated on: that stream has just been
-	// made to wait for used, so plain stream order protects the reuse.
-	// (torch_npu does so after a collective: MULTI_STREAM_MEMORY_REUSE=1.)
+	// EraseStream takes back RecordStream(b, used) if waiting is the stream
+	// b was allocated on: that stream has just been made to wait for used,
+	// so plain stream order protects the reuse. If b is freed already, its
+	// events of that stream count as done, which may complete the free; the
+	// caller must know that b's id is not in use again. (torch_npu does so
+	// after a collective: MULTI_STREAM_MEMORY_REUSE=1.)
 	EraseStream(b Block, used, waiting Stream)
 }
 

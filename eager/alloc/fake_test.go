@@ -35,6 +35,13 @@ func (e *fakeEnv) Done(ev Event) bool {
 	return m.nth <= e.passed[m.stream]
 }
 
+// Wait makes the device pass what a stream waits for: nothing that is enqueued
+// on it from now on can run before.
+func (e *fakeEnv) Wait(_ Stream, ev Event) {
+	m := e.events[ev]
+	e.passed[m.stream] = max(e.passed[m.stream], m.nth)
+}
+
 // pass completes the next n events of s.
 func (e *fakeEnv) pass(s Stream, n int) { e.passed[s] = min(e.passed[s]+n, e.recorded[s]) }
 
@@ -50,8 +57,17 @@ func options(change ...func(*Options)) Options {
 	return o
 }
 
-func npu(o *Options)  { o.Dialect = DialectTorchNPU }
-func lazy(o *Options) { o.EventPolicy = EventQueryLazy }
+func npu(o *Options)                    { o.Dialect = DialectTorchNPU }
+func expandable(o *Options)             { o.ExpandableSegments = true }
+func stitched(o *Options)               { o.Backend, o.Dialect = BackendStitching, DialectTorchNPU }
+func splitFresh(o *Options)             { o.FreshSegmentSplit = true }
+func early(o *Options)                  { o.Drain = DrainEarly }
+func waits(o *Options)                  { o.EventPolicy = EventWaitAtReuse }
+func refuse(o *Options)                 { o.ThrowOnNPUMallocOOM = true }
+func page1g(o *Options)                 { o.PageSize = PageSize1G }
+func align(kb int64) func(*Options)     { return func(o *Options) { o.BaseAddrAlignedKB = kb } }
+func smallPage(mb int64) func(*Options) { return func(o *Options) { o.SegmentSizeMB = mb } }
+func lazy(o *Options)                   { o.EventPolicy = EventQueryLazy }
 
 func maxSplit(mb int64) func(*Options)  { return func(o *Options) { o.MaxSplitSizeMB = mb } }
 func nonSplit(mb int64) func(*Options)  { return func(o *Options) { o.MaxNonSplitRoundingMB = mb } }
@@ -81,14 +97,18 @@ func mustMalloc(t testing.TB, a Allocator, size sim.Bytes, s Stream) Block {
 	return b
 }
 
-// layout draws the segments: L or s for the pool (s1L: of stream 1), then the
-// blocks, A allocated, P pending, . inactive.
+// layout draws the segments: L or s for the pool (s1L: of stream 1; eL:
+// expandable), then the blocks, A allocated, P pending, . inactive. The parts
+// of a stitched block appear in their segments.
 func layout(a Inspector) string {
 	var segs []string
 	for _, g := range a.Segments() {
 		pool := "s"
 		if g.Large {
 			pool = "L"
+		}
+		if g.Expandable {
+			pool = "e" + pool
 		}
 		if g.Stream != 0 {
 			pool = fmt.Sprintf("s%d%s", g.Stream, pool)

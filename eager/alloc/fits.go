@@ -6,23 +6,21 @@ import "smartswap/sim"
 // implements it.
 type Fitter interface {
 	// Fits tells whether Malloc(size, s) would succeed from the cache, or
-	// with one new segment, without giving cached memory back and without
-	// waiting for deferred frees. It changes nothing: deferred frees that
-	// are over but not yet noticed do not count, and what a garbage
-	// collection would give back first is not foreseen. O(log free blocks).
+	// with new memory, without giving cached memory back and without waiting
+	// for deferred frees or asking a Drainer. It changes nothing: deferred
+	// frees that are over but not yet noticed do not count, and what a garbage
+	// collection would give back first is not foreseen. O(log free blocks),
+	// or O(free blocks) where pieces have to add up.
 	Fits(size sim.Bytes, s Stream) bool
 }
 
 // Fits implements Fitter.
 func (c *caching) Fits(size sim.Bytes, s Stream) bool {
-	if size <= 0 || size > c.room {
+	if size <= 0 || size > c.capacity {
 		return false
 	}
 	rounded := c.round(size)
-	if c.bestFit(rounded, s) != NoBlock {
-		return true
-	}
-	return sim.Bytes(c.stats.Reserved.Current)+c.segment(rounded) <= c.room
+	return c.as.fits(poolFor(DefaultPool, rounded), rounded, s)
 }
 
 // Fits implements Fitter.

@@ -21,6 +21,7 @@ import (
 //	-x          free x
 //	done, done1 the device passes everything, everything of stream 1
 //	empty       empty the cache
+//	on, off     switch expandable segments
 //
 // and then wants values: "alloc=512 res=2M", an allocation's address "x=y"
 // (x lies where y was), "oom=20M free=10M" for the segment tried and what the
@@ -41,7 +42,7 @@ func (c script) run(t *testing.T) {
 	a := mustNew(t, c.options, size(t, c.capacity), env)
 	blocks := map[string]Block{}
 	addrs := map[string]uint64{}
-	polls := 0
+	var sum Costs
 	for i, s := range c.steps {
 		var oom *OOM
 		for do := range strings.FieldsSeq(s.do) {
@@ -50,7 +51,10 @@ func (c script) run(t *testing.T) {
 				t.Fatal(err)
 			}
 			if k := a.TakeCosts(); true {
-				polls += k.Polls
+				sum.Polls += k.Polls
+				sum.Maps += k.Maps
+				sum.Unmaps += k.Unmaps
+				sum.Waits += k.Waits
 				if k.Sync || k.DeviceSync {
 					env.passAll()
 				}
@@ -78,7 +82,7 @@ func (c script) run(t *testing.T) {
 				}
 				continue
 			}
-			if got := figure(t, a, oom, polls, key); got != size(t, value) {
+			if got := figure(t, a, oom, sum, key); got != size(t, value) {
 				t.Errorf("step %d, %s: %s = %d, want %s", i, s.do, key, got, value)
 			}
 		}
@@ -115,13 +119,15 @@ func act(t *testing.T, a inspectable, env *fakeEnv, do string, blocks map[string
 		env.pass(1, 1<<20)
 	case "empty":
 		a.EmptyCache()
+	case "on", "off":
+		a.(*caching).expandable = do == "on"
 	default:
 		t.Fatalf("unknown step %q", do)
 	}
 	return nil
 }
 
-func figure(t *testing.T, a Allocator, oom *OOM, polls int, key string) sim.Bytes {
+func figure(t *testing.T, a Allocator, oom *OOM, costs Costs, key string) sim.Bytes {
 	s := a.Stats()
 	if key == "oom" || key == "free" || key == "largest" || key == "rounded" {
 		if oom == nil {
@@ -158,7 +164,15 @@ func figure(t *testing.T, a Allocator, oom *OOM, polls int, key string) sim.Byte
 	case "frees":
 		return sim.Bytes(s.DriverFrees)
 	case "polls":
-		return sim.Bytes(polls)
+		return sim.Bytes(costs.Polls)
+	case "maps":
+		return sim.Bytes(costs.Maps)
+	case "unmaps":
+		return sim.Bytes(costs.Unmaps)
+	case "waits":
+		return sim.Bytes(costs.Waits)
+	case "rejections":
+		return sim.Bytes(s.Rejections)
 	case "oom":
 		return oom.Segment
 	case "rounded":
@@ -281,6 +295,49 @@ func TestGolden(t *testing.T) {
 			{"a=32M b=32M c=32M d=32M", "res=128M"},
 			{"-a -b -c -d a=16M b=16M c=16M d=16M e=16M f=16M g=16M h=16M", "res=128M segs=4"},
 			{"", "L[A16M A16M] L[A16M A16M] L[A16M A16M] L[A16M A16M]"}}},
+
+		{"T10 oversize blocks make room, one of them expandable", options(maxSplit(40), fraction(1)), "120M", []step{
+			{"a=40M on b=40M off c=40M", "res=120M segs=2"},
+			{"on d=40M", "oom=40M"},
+			{"off -a -b -c e=120M", "res=120M segs=1"}}},
+		{"T11 collection leaves expandable segments", options(collectAt(0.5), fraction(1)), "120M", []step{
+			{"a=40M on b=40M -a -b c=80M", "res=80M frees=1"}}},
+		{"D G18", options(expandable), "", []step{
+			{"a=16M", "eL[A16M .4M]"},
+			{"b=16M", "eL[A16M A16M .8M]"},
+			{"c=16M", "eL[A16M A16M A16M .12M]"},
+			{"d=16M", "eL[A16M A16M A16M A16M .16M]"},
+			{"e=16M", "eL[A16M A16M A16M A16M A16M]"},
+			{"f=16M", "eL[A16M A16M A16M A16M A16M A16M .4M]"},
+			{"g=16M h=16M", "eL[A16M A16M A16M A16M A16M A16M A16M A16M .12M]"},
+			{"", "res=140M segs=0 maps=7"},
+			{"-a -b -c -d -e -f -g -h", "eL[.140M]"},
+			{"a=32M b=32M c=32M d=32M", "eL[A32M A32M A32M A32M .12M]"},
+			{"", "res=140M segs=0 maps=7 ins=0 insB=0"}}},
+		{"D G19", options(expandable), "", []step{{"a=2M -a b=524288", "res=22M"}, {"", "eL[.20M] es[A524288 .1572864]"}}},
+		{"M G20", options(expandable), "1024M", []step{
+			{"a=50M b=50M c=50M", "eL[A50M A50M A50M .10M]"},
+			{"-b empty", "eL[A50M .10M] eL[A50M .10M]"},
+			{"", "res=120M unmaps=2"},
+			{"d=30M", "eL[A50M A30M] eL[A50M .10M]"},
+			{"", "res=140M maps=9"}}},
+		{"M K2", options(stitched), "", []step{
+			{"a=64M b=64M c=64M", "L[A66M] L[A66M] L[A66M]"},
+			{"-a -c d=128M", "L[A64M .2M] L[A66M] L[A66M]"},
+			{"", "res=198M maps=164 alloc=196M"},
+			{"-d", "L[.64M .2M] L[A66M] L[.66M]"},
+			{"e=128M", "e=d res=198M maps=164"},
+			{"-e f=64M", "L[.64M .2M] L[A66M] L[A66M]"},
+			{"g=128M", "L[A64M A2M] L[A66M] L[A66M] L[A64M]"},
+			{"-g -f h=128M", "h=d maps=261"}}},
+		{"M K3", options(stitched), "", []step{{"a=64M b=64M -a c=128M", "res=196M"}, {"", "L[A66M] L[A66M] L[A64M]"}}},
+		{"M K4", options(stitched), "", []step{
+			{"a=16M b=16M c=16M d=16M e=16M f=16M g=16M h=16M", "res=144M"},
+			{"-a -b -c -d -e -f -g -h a=32M b=32M c=32M d=32M", "res=144M alloc=136M"},
+			{"", "L[A16M .2M] L[A16M .2M] L[A16M .2M] L[A16M .2M] L[A18M] L[A18M] L[A18M] L[A18M]"},
+			{"-a -b -c -d", "alloc=0 act=0"},
+			{"empty", "res=0"}}},
+		{"M K5", options(stitched), "", []step{{"a=10M b=10M c=10M", "res=36M"}, {"-a -b -c d=14M-64", "res=50M"}}},
 
 		// Edges of our own.
 		{"capacity filled to the byte", options(), "40M", []step{

@@ -12,18 +12,23 @@ type State uint8
 
 // States: a block is active while Allocated or Pending.
 const (
-	vacant    State = iota // an id without a block
-	Allocated              // handed out
-	Pending                // freed, waits for events of other streams
-	Inactive               // free for its stream
+	vacant     State = iota // an id without a block
+	Allocated               // handed out
+	Pending                 // freed, waits for events of other streams
+	Inactive                // free for its stream
+	unmapped                // of an expandable segment: no memory behind it
+	lent                    // part of an active stitched block
+	fragmented              // a stitched block of which some part is in use
 )
 
 // String is the state's name in PyTorch's memory snapshots.
 func (s State) String() string {
-	return [...]string{"vacant", "active_allocated", "active_pending_free", "inactive"}[s]
+	return [...]string{"vacant", "active_allocated", "active_pending_free", "inactive", "unmapped", "lent", "fragmented"}[s]
 }
 
-// BlockInfo describes one block of a snapshot.
+// BlockInfo describes one block of a snapshot. The parts of a stitched block
+// are listed where their memory is, each with the stitched block's id and
+// state; the request counts from the first part on.
 type BlockInfo struct {
 	Block           Block
 	Addr            uint64
@@ -31,14 +36,17 @@ type BlockInfo struct {
 	State           State
 }
 
-// SegmentInfo describes one segment: what the driver gave in one piece. Its
-// blocks, in address order, tile it.
+// SegmentInfo describes one segment: what the driver gave in one piece, or, of
+// an expandable segment, one contiguous mapped range. Its blocks, in address
+// order, tile it.
 type SegmentInfo struct {
-	Addr   uint64
-	Size   sim.Bytes
-	Stream Stream
-	Large  bool
-	Blocks []BlockInfo
+	Addr       uint64
+	Size       sim.Bytes
+	Stream     Stream
+	Large      bool
+	Expandable bool
+	Pool       PoolID
+	Blocks     []BlockInfo
 }
 
 // Action is what a Trace tells.
@@ -52,11 +60,13 @@ const (
 	SegmentAlloc                // segment bytes
 	SegmentFree                 // segment bytes
 	OutOfMemory                 // rounded bytes; the address is the device's free bytes
+	SegmentMap                  // mapped bytes
+	SegmentUnmap                // unmapped bytes
 )
 
 // String is the action's name in PyTorch's memory history.
 func (a Action) String() string {
-	return [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom"}[a]
+	return [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "segment_map", "segment_unmap"}[a]
 }
 
 // Trace is one entry of the allocator's history.
@@ -81,13 +91,22 @@ type Inspector interface {
 	// are large enough for the request: the rest of Reserved - Active is,
 	// for it, fragmentation.
 	Usable(size sim.Bytes, s Stream) sim.Bytes
+	// Pieces calls f for each range of addresses that the memory of b is
+	// known by, in the order of b's own range. They are those of Segments:
+	// for a stitched block its parts, for any other its own range.
+	Pieces(b Block, f func(addr uint64, size sim.Bytes))
+	// PoolStats are the statistics of small or large requests alone
+	// ("small_pool", "large_pool"): those of blocks and segments, and the
+	// driver's calls.
+	PoolStats(large bool) Stats
 	// Observe calls f at each entry of the history from now on; nil stops.
 	Observe(f func(Trace))
 }
 
-// Both allocators are all of these.
+// All allocators are all of these.
 var (
 	_ inspectable = (*caching)(nil)
+	_ inspectable = (*stitching)(nil)
 	_ inspectable = (*bytesOnly)(nil)
 )
 
@@ -108,22 +127,37 @@ func (c *core) note(a Action, addr uint64, size sim.Bytes, s Stream) {
 	}
 }
 
+// Pieces implements Inspector.
+func (c *core) Pieces(b Block, f func(addr uint64, size sim.Bytes)) {
+	n := c.allocated(b)
+	f(n.addr, n.size)
+}
+
 // Segments implements Inspector: a segment is known by its first block, the
-// one without a neighbour before it.
+// one without a neighbour before it, and may have several mapped ranges.
 func (c *core) Segments() []SegmentInfo {
 	var list []SegmentInfo
 	for id := range c.blocks {
 		if n := &c.blocks[id]; n.state == vacant || n.prev != NoBlock {
 			continue
 		}
-		first := &c.blocks[id]
-		seg := SegmentInfo{Addr: first.addr, Stream: first.stream, Large: first.large}
+		open := false // the last entry of list goes on
 		for b := Block(id); b != NoBlock; b = c.blocks[b].next {
 			n := &c.blocks[b]
+			if n.state == unmapped {
+				open = false
+				continue
+			}
+			if !open {
+				list = append(list, SegmentInfo{
+					Addr: n.addr, Stream: n.stream, Large: n.large(), Expandable: n.region != 0, Pool: n.pool &^ 1,
+				})
+				open = true
+			}
+			seg := &list[len(list)-1]
 			seg.Size += n.size
 			seg.Blocks = append(seg.Blocks, BlockInfo{b, n.addr, n.size, n.requested, n.state})
 		}
-		list = append(list, seg)
 	}
 	slices.SortFunc(list, func(a, b SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })
 	return list

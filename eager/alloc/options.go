@@ -2,28 +2,38 @@ package alloc
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
-	"strconv"
+	"slices"
 	"strings"
 
 	"smartswap/sim"
 )
 
 // Options configure an allocator under the names of PyTorch's
-// PYTORCH_ALLOC_CONF. Start from DefaultOptions: the zero value is not valid.
+// PYTORCH_ALLOC_CONF and torch_npu's PYTORCH_NPU_ALLOC_CONF. Start from
+// DefaultOptions: the zero value is not valid.
 type Options struct {
-	// Backend: "caching" is the framework's allocator, "bytes" one without
-	// fragmentation and driver calls, to tell their effect apart.
+	// Backend: "caching" is the framework's allocator; "stitching" the one
+	// of SmartSwap, whose large pool maps scattered free memory into one
+	// range; "bytes" one without fragmentation and driver calls, to tell
+	// their effect apart.
 	Backend string `toml:"backend"`
 	// Dialect: "pytorch", or "torch_npu", which adds 32 bytes to each
 	// request, defers a free even for the block's own stream once that is
 	// recorded, and waits for the whole device before it gives memory back.
+	// SmartSwap's own is "torch_npu".
 	Dialect string `toml:"dialect"`
-	// EventPolicy says when Malloc asks which deferred frees are over:
-	// "query" always, "query-lazy" (torch_npu's multi_stream_lazy_reclaim)
+	// EventPolicy says how deferred frees end. "query": each Malloc asks
+	// which are over. "query-lazy" (torch_npu's multi_stream_lazy_reclaim):
 	// only if the search missed or more than 512 events are outstanding.
+	// "wait-at-reuse": nobody asks; if the search missed, the stream of the
+	// request is made to wait on the device for its oldest deferred frees
+	// until one serves it, which needs an Env that is a Waiter.
 	EventPolicy string `toml:"event_policy"`
+	// Drain says when Malloc asks an Env that is a Drainer for memory held
+	// elsewhere, after the search missed: "late", once the driver has no
+	// more (as SmartSwap ships), or "early", before it asks the driver.
+	Drain string `toml:"drain"`
 	// MaxSplitSizeMB: blocks this large are oversize: never split, and only
 	// for requests as large. 0 = unlimited, otherwise 20 to 2^20 MiB.
 	MaxSplitSizeMB int64 `toml:"max_split_size_mb"`
@@ -40,23 +50,54 @@ type Options struct {
 	// by size in MiB, "64:8,256:2,>:1"; brackets allowed. See parseDivisions.
 	RoundupPower2Divisions string `toml:"roundup_power2_divisions"`
 	// LargeSegmentSizeMB is the segment for requests over 1 and below
-	// 10 MiB: 11 to 2^20 (default 20), not above max_split_size_mb.
+	// 10 MiB: 11 to 2^20 (default 20), not above max_split_size_mb. In
+	// torch_npu it is also the page of expandable large segments, and even.
 	LargeSegmentSizeMB int64 `toml:"large_segment_size_mb"`
 	// MemoryFraction of the capacity is the most that may be reserved (of
 	// an unbounded device: everything). 0 = no limit set, otherwise up to 1.
 	MemoryFraction float64 `toml:"memory_fraction"`
+
+	// ExpandableSegments grow page by page in a wide range of addresses, one
+	// for each pool and stream, instead of one driver call per segment.
+	// torch_npu refuses them with max_split_size_mb or garbage collection.
+	ExpandableSegments bool `toml:"expandable_segments"`
+	// SegmentSizeMB (torch_npu) is the page of expandable small segments: an
+	// even number from 2 (default) to 2^20.
+	SegmentSizeMB int64 `toml:"segment_size_mb"`
+	// PageSize (torch_npu) "1g" makes segments for 10 MiB and more multiples
+	// of 1 GiB, and 1 GiB the page of expandable large segments; "" off.
+	PageSize string `toml:"page_size"`
+	// BaseAddrAlignedKB (torch_npu): in expandable segments, blocks of 2 MiB
+	// and more start at a multiple of this where their place allows: a power
+	// of two up to 2^20 (default 16), 0 = off.
+	BaseAddrAlignedKB int64 `toml:"base_addr_aligned_kb"`
+	// ThrowOnNPUMallocOOM (torch_npu) gives up as soon as a new segment
+	// would not fit, instead of giving cached memory back and trying again.
+	ThrowOnNPUMallocOOM bool `toml:"throw_on_npumalloc_oom"`
+
+	// FreshSegmentSplit (stitching) splits a new 20 MiB segment for the
+	// request that it was made for. SmartSwap as shipped (false) hands it
+	// out whole; only the next request from it splits.
+	FreshSegmentSplit bool `toml:"fresh_segment_split"`
 }
 
 // Names that Options take.
 const (
-	BackendCaching = "caching"
-	BackendBytes   = "bytes"
+	BackendCaching   = "caching"
+	BackendStitching = "stitching"
+	BackendBytes     = "bytes"
 
 	DialectPyTorch  = "pytorch"
 	DialectTorchNPU = "torch_npu"
 
-	EventQuery     = "query"
-	EventQueryLazy = "query-lazy"
+	EventQuery       = "query"
+	EventQueryLazy   = "query-lazy"
+	EventWaitAtReuse = "wait-at-reuse"
+
+	DrainLate  = "late"
+	DrainEarly = "early"
+
+	PageSize1G = "1g"
 )
 
 // DefaultOptions is PyTorch's allocator as it is without configuration.
@@ -65,9 +106,19 @@ func DefaultOptions() Options {
 		Backend:               BackendCaching,
 		Dialect:               DialectPyTorch,
 		EventPolicy:           EventQuery,
+		Drain:                 DrainLate,
 		MaxNonSplitRoundingMB: 20,
 		LargeSegmentSizeMB:    20,
+		SegmentSizeMB:         2,
+		BaseAddrAlignedKB:     16,
 	}
+}
+
+// SmartSwapOptions is the allocator that SmartSwap plugs into torch_npu.
+func SmartSwapOptions() Options {
+	o := DefaultOptions()
+	o.Backend, o.Dialect = BackendStitching, DialectTorchNPU
+	return o
 }
 
 // maxMB keeps every size of a configuration far from overflow.
@@ -80,21 +131,42 @@ func (o Options) Validate() error {
 	return err
 }
 
-// check is Validate without the divisions, in the order of the fields, then
-// the pairs.
-func (o Options) check() error {
+// checkNames refuses unknown names.
+func (o Options) checkNames() error {
 	for _, c := range []struct {
 		key, value string
-		allowed    [2]string
+		allowed    []string
 	}{
-		{"backend", o.Backend, [2]string{BackendCaching, BackendBytes}},
-		{"dialect", o.Dialect, [2]string{DialectPyTorch, DialectTorchNPU}},
-		{"event_policy", o.EventPolicy, [2]string{EventQuery, EventQueryLazy}},
+		{"backend", o.Backend, []string{BackendCaching, BackendStitching, BackendBytes}},
+		{"dialect", o.Dialect, []string{DialectPyTorch, DialectTorchNPU}},
+		{"event_policy", o.EventPolicy, []string{EventQuery, EventQueryLazy, EventWaitAtReuse}},
+		{"drain", o.Drain, []string{DrainLate, DrainEarly}},
+		{"page_size", o.PageSize, []string{"", PageSize1G}},
 	} {
-		if c.value != c.allowed[0] && c.value != c.allowed[1] {
-			return fmt.Errorf("%s = %q: must be %q or %q", c.key, c.value, c.allowed[0], c.allowed[1])
+		if !slices.Contains(c.allowed, c.value) {
+			return fmt.Errorf("%s = %q: must be %s", c.key, c.value, oneOf(c.allowed))
 		}
 	}
+	return nil
+}
+
+// oneOf lists names: "a", "b" or "c".
+func oneOf(names []string) string {
+	var b strings.Builder
+	for i, n := range names {
+		switch {
+		case i > 0 && i == len(names)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", n)
+	}
+	return b.String()
+}
+
+// checkRanges refuses numbers out of range.
+func (o Options) checkRanges() error {
 	for _, c := range []struct {
 		key             string
 		value, min      int64
@@ -115,31 +187,60 @@ func (o Options) check() error {
 			return fmt.Errorf("%s = %d: must be %s%d to %d", c.key, c.value, zero, c.min, maxMB)
 		}
 	}
+	if n := o.SegmentSizeMB; n < 2 || n > maxMB || n%2 != 0 {
+		return fmt.Errorf("segment_size_mb = %d: must be an even number from 2 to %d", n, maxMB)
+	}
+	if n := o.BaseAddrAlignedKB; n < 0 || n > maxMB || bits.OnesCount64(uint64(n)) > 1 {
+		return fmt.Errorf("base_addr_aligned_kb = %d: must be 0 (off) or a power of two up to %d", n, maxMB)
+	}
 	if t := o.GarbageCollectionThreshold; !(t >= 0 && t < 1) {
 		return fmt.Errorf("garbage_collection_threshold = %v: must be 0 (off) or strictly between 0 and 1", t)
 	}
 	if f := o.MemoryFraction; !(f >= 0 && f <= 1) {
 		return fmt.Errorf("memory_fraction = %v: must be 0 (no limit) to 1", f)
 	}
+	return nil
+}
 
+// checkOwners refuses options that the backend or the dialect has not.
+func (o Options) checkOwners() error {
 	d := DefaultOptions()
-	if o.Backend == BackendBytes {
-		for _, c := range []struct {
-			key string
-			set bool
-		}{
-			{"event_policy", o.EventPolicy != d.EventPolicy},
-			{"max_split_size_mb", o.MaxSplitSizeMB != d.MaxSplitSizeMB},
-			{"max_non_split_rounding_mb", o.MaxNonSplitRoundingMB != d.MaxNonSplitRoundingMB},
-			{"garbage_collection_threshold", o.GarbageCollectionThreshold != d.GarbageCollectionThreshold},
-			{"roundup_power2_divisions", o.RoundupPower2Divisions != d.RoundupPower2Divisions},
-			{"large_segment_size_mb", o.LargeSegmentSizeMB != d.LargeSegmentSizeMB},
-		} {
-			if c.set {
-				return fmt.Errorf("backend = %q and %s contradict: only %q has that option", BackendBytes, c.key, BackendCaching)
-			}
+	caching, stitching := []string{BackendCaching}, []string{BackendStitching}
+	both := []string{BackendCaching, BackendStitching}
+	for _, c := range []struct {
+		key      string
+		set      bool
+		backends []string
+		npuOnly  bool
+	}{
+		{"event_policy", o.EventPolicy != d.EventPolicy, both, false},
+		{"drain", o.Drain != d.Drain, both, false},
+		{"max_split_size_mb", o.MaxSplitSizeMB != d.MaxSplitSizeMB, both, false},
+		{"max_non_split_rounding_mb", o.MaxNonSplitRoundingMB != d.MaxNonSplitRoundingMB, both, false},
+		{"garbage_collection_threshold", o.GarbageCollectionThreshold != d.GarbageCollectionThreshold, both, false},
+		{"roundup_power2_divisions", o.RoundupPower2Divisions != d.RoundupPower2Divisions, caching, false},
+		{"large_segment_size_mb", o.LargeSegmentSizeMB != d.LargeSegmentSizeMB, both, false},
+		{"expandable_segments", o.ExpandableSegments, caching, false},
+		{"segment_size_mb", o.SegmentSizeMB != d.SegmentSizeMB, caching, true},
+		{"page_size", o.PageSize != d.PageSize, caching, true},
+		{"base_addr_aligned_kb", o.BaseAddrAlignedKB != d.BaseAddrAlignedKB, caching, true},
+		{"throw_on_npumalloc_oom", o.ThrowOnNPUMallocOOM, both, true},
+		{"fresh_segment_split", o.FreshSegmentSplit, stitching, false},
+	} {
+		if c.set && !slices.Contains(c.backends, o.Backend) {
+			return fmt.Errorf("backend = %q and %s contradict: only %s has that option", o.Backend, c.key, oneOf(c.backends))
+		}
+		if c.set && c.npuOnly && o.Dialect != DialectTorchNPU {
+			return fmt.Errorf("dialect = %q and %s contradict: only %q has that option", o.Dialect, c.key, DialectTorchNPU)
 		}
 	}
+	return nil
+}
+
+// checkPairs refuses options that exclude each other.
+func (o Options) checkPairs() error {
+	d := DefaultOptions()
+	npuPages := o.ExpandableSegments && o.Dialect == DialectTorchNPU
 	switch {
 	case o.MaxSplitSizeMB == 0 && o.MaxNonSplitRoundingMB != d.MaxNonSplitRoundingMB:
 		return fmt.Errorf("max_non_split_rounding_mb = %d and max_split_size_mb = 0 contradict: without oversize blocks it does nothing", o.MaxNonSplitRoundingMB)
@@ -147,6 +248,20 @@ func (o Options) check() error {
 		return fmt.Errorf("large_segment_size_mb = %d and max_split_size_mb = %d contradict: the segment must not be larger", o.LargeSegmentSizeMB, o.MaxSplitSizeMB)
 	case o.GarbageCollectionThreshold > 0 && o.MemoryFraction == 0:
 		return fmt.Errorf("garbage_collection_threshold = %v and memory_fraction = 0 contradict: the threshold is a share of that limit", o.GarbageCollectionThreshold)
+	case npuPages && o.MaxSplitSizeMB != 0:
+		return fmt.Errorf("expandable_segments = true and max_split_size_mb = %d contradict: %q allows one of them", o.MaxSplitSizeMB, o.Dialect)
+	case npuPages && o.GarbageCollectionThreshold > 0:
+		return fmt.Errorf("expandable_segments = true and garbage_collection_threshold = %v contradict: %q allows one of them", o.GarbageCollectionThreshold, o.Dialect)
+	case npuPages && o.LargeSegmentSizeMB%2 != 0:
+		return fmt.Errorf("expandable_segments = true and large_segment_size_mb = %d contradict: a page is a multiple of 2 MiB", o.LargeSegmentSizeMB)
+	case npuPages && o.PageSize != "" && o.LargeSegmentSizeMB != d.LargeSegmentSizeMB:
+		return fmt.Errorf("page_size = %q and large_segment_size_mb = %d contradict: both are the page of large segments", o.PageSize, o.LargeSegmentSizeMB)
+	case !o.ExpandableSegments && o.SegmentSizeMB != d.SegmentSizeMB:
+		return fmt.Errorf("segment_size_mb = %d and expandable_segments = false contradict: it is the page of those segments", o.SegmentSizeMB)
+	case !o.ExpandableSegments && o.BaseAddrAlignedKB != d.BaseAddrAlignedKB:
+		return fmt.Errorf("base_addr_aligned_kb = %d and expandable_segments = false contradict: only blocks of those segments are aligned", o.BaseAddrAlignedKB)
+	case o.Backend == BackendStitching && o.LargeSegmentSizeMB%2 != 0:
+		return fmt.Errorf("backend = %q and large_segment_size_mb = %d contradict: its chunks have 2 MiB", o.Backend, o.LargeSegmentSizeMB)
 	}
 	return nil
 }
@@ -157,6 +272,9 @@ func New(o Options, capacity sim.Bytes, env Env) (Allocator, error) {
 	r, err := o.rules()
 	if err != nil {
 		return nil, fmt.Errorf("allocator: %w", err)
+	}
+	if _, ok := env.(Waiter); r.waits && !ok {
+		return nil, fmt.Errorf("allocator: event_policy = %q: the device cannot make a stream wait", o.EventPolicy)
 	}
 	bounded := capacity > 0
 	if !bounded || capacity > unbounded {
@@ -169,157 +287,11 @@ func New(o Options, capacity sim.Bytes, env Env) (Allocator, error) {
 		r.collectAbove = sim.Bytes(o.GarbageCollectionThreshold * float64(r.limit))
 		r.collects = o.GarbageCollectionThreshold > 0
 	}
-	if o.Backend == BackendBytes {
+	switch o.Backend {
+	case BackendBytes:
 		return newBytes(r, env), nil
+	case BackendStitching:
+		return newStitching(r, env), nil
 	}
 	return newCaching(r, env), nil
 }
-
-// The fixed sizes of both dialects (kMinBlockSize and its neighbours).
-const (
-	quantum       sim.Bytes = 512           // every block is a multiple of it
-	smallLimit              = sim.MiB       // rounded requests up to it are small
-	smallSegment            = 2 * sim.MiB   // segment for small requests
-	largeRequest            = 10 * sim.MiB  // from here on a request has its own segment
-	segmentStep             = 2 * sim.MiB   // such a segment is a multiple of it
-	maxRequest              = 1024 << 50    // 1 EiB; more fails at once
-	unbounded               = maxRequest    // capacity of an unbounded device
-	lazyEvents              = 512           // outstanding events that make query-lazy ask
-	anySize       sim.Bytes = math.MaxInt64 // no block is oversize
-	divisionsFrom           = 20            // log2 of the lowest rounding interval, 1 MiB
-	numDivisions            = 16            // intervals, the last from 32 GiB on
-)
-
-// rules are Options and capacity in the form in which the allocators ask.
-type rules struct {
-	pad                   sim.Bytes // added to each request before rounding
-	ownStream             bool      // recording a block's own stream counts
-	syncRecovery          bool      // wait for the device before giving memory back
-	lazy                  bool
-	maxSplit, nonSplit    sim.Bytes
-	largeSegment          sim.Bytes
-	divisions             [numDivisions]sim.Bytes // 0, 1: plain rounding
-	capacity, limit, room sim.Bytes               // limit 0: none; room: the smaller of the two
-	collects              bool                    // garbage collection is on,
-	collectAbove          sim.Bytes               // above this reservation
-}
-
-// rules checks o and translates it, all but what depends on the capacity.
-func (o Options) rules() (rules, error) {
-	if err := o.check(); err != nil {
-		return rules{}, err
-	}
-	d, err := parseDivisions(o.RoundupPower2Divisions)
-	if err != nil {
-		return rules{}, err
-	}
-	r := rules{
-		lazy:         o.EventPolicy == EventQueryLazy,
-		maxSplit:     anySize,
-		nonSplit:     sim.Bytes(o.MaxNonSplitRoundingMB) * sim.MiB,
-		largeSegment: sim.Bytes(o.LargeSegmentSizeMB) * sim.MiB,
-		divisions:    d,
-	}
-	if o.MaxSplitSizeMB > 0 {
-		r.maxSplit = sim.Bytes(o.MaxSplitSizeMB) * sim.MiB
-	}
-	if o.Dialect == DialectTorchNPU {
-		// Copies of CANN want buffers of ALIGN_UP(size, 32) + 32 bytes.
-		r.pad, r.ownStream, r.syncRecovery = 32, true, true
-	}
-	return r, nil
-}
-
-// parseDivisions reads roundup_power2_divisions. A single value holds for all
-// intervals [2^i, 2^(i+1)) MiB. In a list, "m:d" sets the interval of m MiB
-// and the first entry also all below; ">:d" sets all from the last entry's
-// interval up. Intervals in a gap round plainly. Both numbers must be powers
-// of two; d may be 0 for plain rounding.
-func parseDivisions(s string) (d [numDivisions]sim.Bytes, err error) {
-	fill := func(from, to int, v sim.Bytes) {
-		for i := from; i < to; i++ {
-			d[i] = v
-		}
-	}
-	list := strings.TrimSpace(s)
-	if inner, ok := strings.CutPrefix(list, "["); ok {
-		if list, ok = strings.CutSuffix(inner, "]"); !ok {
-			return d, fmt.Errorf("roundup_power2_divisions = %q: ']' is missing", s)
-		}
-	}
-	if list == "" {
-		return d, nil
-	}
-	if !strings.Contains(list, ":") {
-		v, err := powerOf2(list, true)
-		if err != nil {
-			return d, fmt.Errorf("roundup_power2_divisions = %q: %w", s, err)
-		}
-		fill(0, numDivisions, v)
-		return d, nil
-	}
-	last := -1
-	for entry := range strings.SplitSeq(list, ",") {
-		key, value, ok := strings.Cut(strings.TrimSpace(entry), ":")
-		if !ok {
-			return d, fmt.Errorf("roundup_power2_divisions = %q: entry %q must be size_mb:divisions or >:divisions", s, entry)
-		}
-		v, err := powerOf2(value, true)
-		if err != nil {
-			return d, fmt.Errorf("roundup_power2_divisions = %q: entry %q: %w", s, entry, err)
-		}
-		if strings.TrimSpace(key) == ">" {
-			fill(max(last, 0), numDivisions, v)
-			continue
-		}
-		mb, err := powerOf2(key, false)
-		if err != nil {
-			return d, fmt.Errorf("roundup_power2_divisions = %q: entry %q: %w", s, entry, err)
-		}
-		i := min(bits.Len64(uint64(mb))-1, numDivisions-1)
-		if last < 0 {
-			fill(0, i, v)
-		}
-		d[i], last = v, i
-	}
-	return d, nil
-}
-
-// powerOf2 reads a power of two up to 2^20, or 0 where that is allowed.
-func powerOf2(s string, zero bool) (sim.Bytes, error) {
-	v, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
-	if err != nil || v < 0 || v > 1<<20 || bits.OnesCount64(uint64(v)) > 1 || v == 0 && !zero {
-		return 0, fmt.Errorf("%q must be a power of two up to 1048576", strings.TrimSpace(s))
-	}
-	return sim.Bytes(v), nil
-}
-
-// round is the block size for a request of size bytes ("round_size").
-func (r *rules) round(size sim.Bytes) sim.Bytes {
-	size += r.pad
-	if size < quantum {
-		return quantum
-	}
-	log := bits.Len64(uint64(size)) - 1
-	if d := r.divisions[min(max(log-divisionsFrom, 0), numDivisions-1)]; d > 1 && size > quantum*d {
-		// The step is at least a quantum, for the power below size is at
-		// least quantum x d.
-		return roundUp(size, sim.Bytes(1)<<log/d)
-	}
-	return roundUp(size, quantum)
-}
-
-// segment is the size to ask the driver for, to serve a rounded request
-// ("get_allocation_size").
-func (r *rules) segment(rounded sim.Bytes) sim.Bytes {
-	switch {
-	case rounded <= smallLimit:
-		return smallSegment
-	case rounded < largeRequest:
-		return r.largeSegment
-	}
-	return roundUp(rounded, segmentStep)
-}
-
-// roundUp is the least multiple of step, a power of two, that is not below n.
-func roundUp(n, step sim.Bytes) sim.Bytes { return (n + step - 1) &^ (step - 1) }

@@ -15,10 +15,10 @@ func TestOptionsRefused(t *testing.T) {
 		options Options
 		want    []string // each must be in the message
 	}{
-		{Options{}, []string{`backend = ""`, `"caching" or "bytes"`}},
+		{Options{}, []string{`backend = ""`, `"caching", "stitching" or "bytes"`}},
 		{set(func(o *Options) { o.Backend = "buddy" }), []string{`backend = "buddy"`}},
 		{set(func(o *Options) { o.Dialect = "cuda" }), []string{`dialect = "cuda"`, `"pytorch" or "torch_npu"`}},
-		{set(func(o *Options) { o.EventPolicy = "never" }), []string{`event_policy = "never"`, `"query" or "query-lazy"`}},
+		{set(func(o *Options) { o.EventPolicy = "never" }), []string{`event_policy = "never"`, `"query", "query-lazy" or "wait-at-reuse"`}},
 		{options(maxSplit(2)), []string{"max_split_size_mb = 2", "0 (unlimited) or 20 to"}}, // T9
 		{options(maxSplit(-1)), []string{"max_split_size_mb = -1"}},
 		{options(maxSplit(1 << 50)), []string{"max_split_size_mb"}},

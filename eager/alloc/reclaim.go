@@ -1,25 +1,19 @@
 package alloc
 
-import (
-	"iter"
+import "smartswap/sim"
 
-	"smartswap/sim"
-)
-
-// whole visits the inactive blocks of p that are whole segments, by (stream,
-// size, address). The one in hand may be dropped.
-func (c *caching) whole(p *pool) iter.Seq[Block] {
-	return func(yield func(Block) bool) {
-		for s := range p.free {
-			t := &p.free[s]
-			for b, next := t.atLeast(c.blocks, 0), NoBlock; b != NoBlock; b = next {
-				next = t.after(c.blocks, b)
-				if !c.blocks[b].split() && !yield(b) {
-					return
-				}
+// appendWhole appends the inactive blocks of p that are whole segments from
+// the driver, by (stream, size, address).
+func (c *caching) appendWhole(list []Block, p *pool) []Block {
+	for s := range p.free {
+		t := &p.free[s]
+		for b := t.atLeast(c.blocks, 0); b != NoBlock; b = t.after(c.blocks, b) {
+			if n := &c.blocks[b]; !n.split() && n.region == 0 {
+				list = append(list, b)
 			}
 		}
 	}
+	return list
 }
 
 // recover is what a step that gives memory back does first in torch_npu.
@@ -34,32 +28,26 @@ func (c *caching) recover() {
 // less would do.
 func (c *caching) collect() {
 	excess := sim.Bytes(c.stats.Reserved.Current) - c.collectAbove
-	if !c.collects || excess <= 0 {
+	if !c.collects {
 		return
 	}
-	p := &c.pools[1]
-	age := func(b Block) int64 { return p.searches - c.blocks[b].born }
-	var ages, count int64
-	for b := range c.whole(p) {
-		ages += age(b)
-		count++
-	}
-	if count == 0 {
-		return
-	}
-	c.recover()
-	for freed := true; freed && excess > 0 && count > 0; {
-		freed = false
-		meanOf, mean := count, ages // age >= mean/meanOf, without the division
-		for b := range c.whole(p) {
-			if age(b)*meanOf < mean {
-				continue
+	p := &c.pools[DefaultPool|1]
+	for excess > 0 {
+		list := c.appendWhole(nil, p)
+		if len(list) == 0 {
+			return
+		}
+		c.recover()
+		age := func(b Block) int64 { return p.searches - c.blocks[b].born }
+		var sum int64
+		for _, b := range list {
+			sum += age(b)
+		}
+		for _, b := range list {
+			if age(b)*int64(len(list)) >= sum { // age >= mean, without the division
+				excess -= c.blocks[b].size
+				c.dropSegment(b)
 			}
-			freed = true
-			excess -= c.blocks[b].size
-			ages -= age(b)
-			count--
-			c.dropSegment(b)
 		}
 	}
 }
@@ -67,37 +55,57 @@ func (c *caching) collect() {
 // releaseOversize gives just enough oversize blocks of s back to make room for
 // the request: one that is large enough, or else the largest ones. It tells
 // whether they sum to enough; if not they are gone all the same
-// ("release_available_cached_blocks"). Oversize blocks are whole segments.
-func (c *caching) releaseOversize(rounded sim.Bytes, s Stream) bool {
+// ("release_available_cached_blocks"). Oversize blocks are whole segments,
+// except in expandable segments, which stay.
+func (c *caching) releaseOversize(p PoolID, rounded sim.Bytes, s Stream) bool {
 	if c.maxSplit == anySize {
 		return false
 	}
 	c.recover()
-	t := c.pool(rounded).tree(s)
+	t := c.pools[p].tree(s)
 	need := max(rounded, c.maxSplit)
-	if b := t.atLeast(c.blocks, need); b != NoBlock {
-		c.dropSegment(b)
+	var list []Block // oversize, from the largest down
+	enough := NoBlock
+	for b := t.last(c.blocks); b != NoBlock && c.blocks[b].size >= c.maxSplit; b = t.before(c.blocks, b) {
+		if n := &c.blocks[b]; n.region == 0 && !n.split() {
+			list = append(list, b)
+			if n.size >= need {
+				enough = b
+			}
+		}
+	}
+	if enough != NoBlock {
+		c.dropSegment(enough)
 		return true
 	}
-	for need > 0 {
-		b := t.last(c.blocks)
-		if b == NoBlock || c.blocks[b].size < c.maxSplit {
-			return false
+	for _, b := range list {
+		if need <= 0 {
+			break
 		}
 		need -= c.blocks[b].size
 		c.dropSegment(b)
 	}
-	return true
+	return need <= 0
 }
 
-// releaseCached waits for all deferred frees and gives every whole segment of
-// all streams back ("release_cached_blocks").
+// releaseCached implements provider ("release_cached_blocks").
 func (c *caching) releaseCached() {
 	c.recover()
 	c.synchronize()
-	for _, large := range []bool{true, false} {
-		for b := range c.whole(c.poolOf(large)) {
-			c.dropSegment(b)
+	c.releaseWhole()
+}
+
+// releaseWhole gives every whole segment of all streams back, and the whole
+// pages in inactive blocks of expandable ones. Private pools stay until they
+// are closed.
+func (c *caching) releaseWhole() {
+	for i := range len(c.pools) {
+		// Large before small, as the framework does.
+		if p := &c.pools[i^1]; !p.private || p.closed {
+			for _, b := range c.appendWhole(nil, p) {
+				c.dropSegment(b)
+			}
+			c.shrink(p)
 		}
 	}
 }

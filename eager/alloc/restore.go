@@ -1,8 +1,10 @@
 package alloc
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"smartswap/sim"
 )
@@ -16,12 +18,15 @@ type Restorer interface {
 	// at this state, costs do not count it.
 	//
 	// The blocks of a segment tile it, no two neighbours are inactive, none
-	// is Pending (free it to make it so), and segments do not overlap: the
-	// error says which one breaks a rule. After an error the allocator is of
-	// no use.
+	// is Pending (free it to make it so), segments do not overlap, and an
+	// expandable one consists of whole pages: the error says which one breaks
+	// a rule. Expandable segments of one pool and stream become parts of one
+	// range of addresses that begins with the first. After an error the
+	// allocator is of no use.
 	Restore(segs []SegmentInfo) error
-	// PlaceNext sets the address of the next segment from the driver. The
-	// caller sees to it that it overlaps no other.
+	// PlaceNext sets the address of the next segment from the driver, or of
+	// the next range for expandable ones. The caller sees to it that it
+	// overlaps no other.
 	PlaceNext(addr uint64)
 }
 
@@ -29,69 +34,144 @@ var _ Restorer = (*caching)(nil)
 
 // Restore implements Restorer.
 func (c *caching) Restore(segs []SegmentInfo) error {
-	end := c.next
-	for i := range segs {
-		g := &segs[i]
-		if err := c.restoreSegment(g); err != nil {
-			return fmt.Errorf("segment at address %d: %w", g.Addr, err)
+	list := slices.Clone(segs)
+	slices.SortFunc(list, func(a, b SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })
+	trace := c.trace
+	c.trace = nil
+	defer func() { c.trace = trace }()
+	next := c.next
+	for i := range list {
+		if err := c.restoreSegment(list[i:]); err != nil {
+			return fmt.Errorf("segment at address %d: %w", list[i].Addr, err)
 		}
-		end = max(end, roundUpAddr(g.Addr+uint64(g.Size)))
+		next = max(next, c.next)
 	}
-	c.next = end
-	c.stats.resetPeaks()
+	c.next = next
+	c.costs = Costs{}
+	for _, t := range []*Stats{&c.stats, &c.byPool[0], &c.byPool[1]} {
+		t.DriverAllocs = 0
+		t.resetPeaks()
+	}
 	return nil
 }
 
-// roundUpAddr is the next address at which a segment may begin.
-func roundUpAddr(addr uint64) uint64 {
-	const step = uint64(segmentStep)
-	return (addr + step - 1) / step * step
+// restoreSegment takes the first of the segments over, which are in address
+// order.
+func (c *caching) restoreSegment(list []SegmentInfo) error {
+	g := list[0]
+	room := c.room
+	if g.Expandable {
+		room = c.capacity // the limit does not apply to pages
+	}
+	switch end := g.Addr + uint64(g.Size); {
+	case g.Stream < 0 || g.Size <= 0 || g.Addr > math.MaxInt64-2*uint64(unbounded):
+		return fmt.Errorf("stream %d, %d bytes; allowed: streams from 0, sizes above 0, addresses that leave room", g.Stream, g.Size)
+	case g.Pool < 0 || g.Pool&1 != 0 || int(g.Pool) >= len(c.pools):
+		return fmt.Errorf("pool %d; allowed: %d, or one of NewPool", g.Pool, DefaultPool)
+	case g.Size > room-sim.Bytes(c.stats.Reserved.Current):
+		return fmt.Errorf("%d bytes do not fit in the device's %d", g.Size, room)
+	case len(list) > 1 && end > list[1].Addr:
+		return fmt.Errorf("%d bytes; the next segment begins before they end, at %d", g.Size, list[1].Addr)
+	}
+	b := NoBlock
+	if g.Expandable {
+		var err error
+		if b, err = c.restorePages(list); err != nil {
+			return err
+		}
+	} else {
+		c.next = g.Addr
+		b = c.newSegment(poolOf(g), g.Size, g.Stream)
+		c.next = uint64(roundUp(sim.Bytes(c.next), segmentStep))
+	}
+	return c.restoreBlocks(b, g.Blocks)
 }
 
-func (c *caching) restoreSegment(g *SegmentInfo) error {
-	switch {
-	case g.Stream < 0 || g.Size <= 0 || g.Addr > math.MaxInt64-uint64(unbounded):
-		return fmt.Errorf("stream %d, %d bytes; allowed: streams from 0, sizes above 0, addresses that leave room", g.Stream, g.Size)
-	case g.Size > c.room-sim.Bytes(c.stats.Reserved.Current):
-		return fmt.Errorf("%d bytes do not fit in the device's %d", g.Size, c.room)
+// poolOf is the pool that g's blocks are in.
+func poolOf(g SegmentInfo) PoolID {
+	if g.Large {
+		return g.Pool | 1
 	}
-	c.stats.Reserved.add(int64(g.Size))
-	c.stats.Segments.add(1)
-	if g.Size >= c.maxSplit {
-		c.stats.OversizeSegments.add(1)
+	return g.Pool
+}
+
+// restorePages maps the range of the first segment and returns it as one block
+// in no list.
+func (c *caching) restorePages(list []SegmentInfo) (Block, error) {
+	g := list[0]
+	p := poolOf(g)
+	page := c.page[p&1]
+	rest := NoBlock // what is unmapped behind the last range of the region
+	if tails := *c.unmappedOf(p, g.Stream); len(tails) > 0 {
+		rest = tails[len(tails)-1]
 	}
-	at, last := g.Addr, NoBlock
-	for _, info := range g.Blocks {
+	if rest == NoBlock || g.Addr+uint64(g.Size) > c.blocks[rest].addr+uint64(c.blocks[rest].size) {
+		size := c.regionSize(page)
+		for _, o := range list[1:] {
+			if !o.Expandable || o.Stream != g.Stream || poolOf(o) != p {
+				size = min(size, sim.Bytes(o.Addr-g.Addr))
+				break
+			}
+		}
+		rest = c.addRegion(region{start: g.Addr, size: max(size/page*page, g.Size), page: page}, p, g.Stream)
+	}
+	n := &c.blocks[rest]
+	front := sim.Bytes(g.Addr - n.addr)
+	if g.Addr < n.addr || front%page != 0 || g.Size%page != 0 {
+		return NoBlock, fmt.Errorf("%d bytes, %d behind what is mapped before; allowed: whole pages of %d", g.Size, front, page)
+	}
+	c.next = max(c.next, n.addr+uint64(n.size))
+	if front == 0 && n.prev != NoBlock {
+		return NoBlock, fmt.Errorf("it touches the one before it, of the same pool and stream; allowed: one segment for both")
+	}
+	if front > 0 {
+		c.unpark(rest)
+		back := c.divide(rest, front)
+		c.park(rest)
+		c.park(back)
+		rest = back
+	}
+	b := c.mapPages(rest, g.Size)
+	c.unshelve(b)
+	return b, nil
+}
+
+// restoreBlocks cuts b, in no list, into the given blocks, which tile it.
+func (c *caching) restoreBlocks(b Block, list []BlockInfo) error {
+	last := Allocated
+	for i, info := range list {
+		n := &c.blocks[b]
 		inactive := info.State == Inactive
 		switch {
-		case info.Addr != at || info.Size <= 0 || info.Size > g.Size:
-			return fmt.Errorf("block at address %d of %d bytes; expected: one at %d", info.Addr, info.Size, at)
+		case info.Addr != n.addr || info.Size <= 0 || info.Size > n.size:
+			return fmt.Errorf("block at address %d of %d bytes; expected: one at %d of up to %d", info.Addr, info.Size, n.addr, n.size)
 		case !inactive && info.State != Allocated:
 			return fmt.Errorf("block at address %d is %v; allowed: %v %v", info.Addr, info.State, Allocated, Inactive)
-		case inactive && last != NoBlock && c.blocks[last].state == Inactive:
+		case inactive && last == Inactive:
 			return fmt.Errorf("block at address %d and the one before it are both inactive", info.Addr)
 		case info.Requested < 0 || info.Requested > info.Size:
 			return fmt.Errorf("block at address %d has %d bytes, of which %d were requested", info.Addr, info.Size, info.Requested)
+		case i == len(list)-1 && info.Size < n.size:
+			return fmt.Errorf("its blocks end %d bytes before it does", n.size-info.Size)
+		case i < len(list)-1 && info.Size == n.size:
+			return fmt.Errorf("its blocks go on behind its end, at %d", list[i+1].Addr)
 		}
-		b := c.take()
-		n := &c.blocks[b]
-		n.addr, n.size, n.stream, n.large, n.state = at, info.Size, g.Stream, g.Large, Inactive
-		if last != NoBlock {
-			n.prev, c.blocks[last].next = last, b
+		rest := NoBlock
+		if info.Size < n.size {
+			rest = c.divide(b, info.Size)
 		}
-		at, last = at+uint64(info.Size), b
-		if inactive {
+		if last = info.State; !inactive {
+			c.hand(b, info.Requested)
+		} else {
 			c.shelve(b)
-			if len(g.Blocks) > 1 {
-				c.stats.InactiveSplit.add(int64(info.Size))
-				c.stats.InactiveSplits.add(1)
+			if n := &c.blocks[b]; n.split() {
+				c.countSplit(n, 1, int64(n.size))
 			}
-			continue
 		}
-		c.hand(b, info.Requested)
+		b = rest
 	}
-	if at != g.Addr+uint64(g.Size) {
-		return fmt.Errorf("its blocks sum to %d bytes; expected: %d", at-g.Addr, g.Size)
+	if b != NoBlock {
+		return fmt.Errorf("it has no blocks")
 	}
 	return nil
 }
@@ -112,10 +192,12 @@ func (o Options) BlockSizes(size sim.Bytes) (least, most sim.Bytes, err error) {
 	}
 	least = r.round(size)
 	switch {
-	case least <= smallLimit:
+	case least <= smallLimit || r.expandable:
 		return least, least, nil // rests of a quantum are split off
 	case least >= r.maxSplit:
 		return least, anySize, nil
+	case !r.splitFresh && least < largeRequest:
+		return least, max(least, r.largeSegment), nil
 	}
-	return least, least + smallLimit, nil
+	return least, least + r.largeRest - r.largeQuantum, nil
 }

@@ -2,10 +2,8 @@ package alloc
 
 import "smartswap/sim"
 
-// Memory comes from and goes to the driver through the two functions below and
-// nowhere else. Their segments have a fixed size and address; segments that
-// grow by mapping pages, or are stitched from chunks, would be other bodies
-// for the same two.
+// Memory of fixed size and address comes from and goes to the driver through
+// the two functions below and nowhere else; expandable.go has the other kind.
 //
 // Addresses stand in for the driver's: they count up in steps of 2 MiB from
 // firstAddr and are never used again, so an address names one segment of a
@@ -14,28 +12,35 @@ import "smartswap/sim"
 // firstAddr keeps the null pointer out of the address space.
 const firstAddr = uint64(segmentStep)
 
-// newSegment asks the driver for the segment of a rounded request and returns
-// it as one block in no free list, or NoBlock if the device has no room for it
-// ("alloc_block").
-func (c *caching) newSegment(rounded sim.Bytes, s Stream) Block {
-	size := c.segment(rounded)
-	if sim.Bytes(c.stats.Reserved.Current)+size > c.room {
-		return NoBlock
-	}
+// place is a range of addresses that nothing else had or will have.
+func (c *caching) place(size sim.Bytes) uint64 {
+	addr := c.next
+	c.next += uint64(roundUp(size, segmentStep))
+	return addr
+}
+
+// hasRoom tells whether the device and the limit allow a new segment.
+func (c *caching) hasRoom(size sim.Bytes) bool {
+	return sim.Bytes(c.stats.Reserved.Current)+size <= c.room
+}
+
+// newSegment asks the driver for a segment, for which there is room, and
+// returns it as one block in no free list.
+func (c *caching) newSegment(p PoolID, size sim.Bytes, s Stream) Block {
 	b := c.take()
 	n := &c.blocks[b]
-	n.addr, n.size = c.next, size
-	n.stream, n.large, n.state = s, rounded > smallLimit, Inactive
-	c.next += uint64(roundUp(size, segmentStep))
-
-	c.stats.Reserved.add(int64(size))
-	c.stats.Segments.add(1)
-	if size >= c.maxSplit {
-		c.stats.OversizeSegments.add(1)
+	n.addr, n.size = c.place(size), size
+	n.stream, n.pool, n.state = s, p, Inactive
+	for _, t := range c.tallies(p) {
+		t.segment(1, int64(size), size >= c.maxSplit)
+		t.DriverAllocs++
 	}
-	c.stats.DriverAllocs++
-	c.costs.DriverAllocs++
 	c.costs.DriverBytes += size
+	if n.large() && c.chunked {
+		c.costs.Maps += int(size / chunk)
+	} else {
+		c.costs.DriverAllocs++
+	}
 	c.note(SegmentAlloc, n.addr, size, s)
 	return b
 }
@@ -43,15 +48,21 @@ func (c *caching) newSegment(rounded sim.Bytes, s Stream) Block {
 // dropSegment gives b, an inactive block that is a whole segment, back to the
 // driver ("release_block").
 func (c *caching) dropSegment(b Block) {
+	if c.blocks[b].stitched > 0 {
+		c.as.forget(b)
+	}
 	c.unshelve(b)
 	n := &c.blocks[b]
-	c.stats.Reserved.add(-int64(n.size))
-	c.stats.Segments.add(-1)
-	if n.size >= c.maxSplit {
-		c.stats.OversizeSegments.add(-1)
+	for _, t := range c.tallies(n.pool) {
+		t.segment(-1, int64(n.size), n.size >= c.maxSplit)
+		t.DriverFrees++
 	}
-	c.stats.DriverFrees++
-	c.costs.DriverFrees++
+	if n.large() && c.chunked {
+		c.costs.Unmaps += int(n.size / chunk)
+		c.costs.DeviceSync = true
+	} else {
+		c.costs.DriverFrees++
+	}
 	c.note(SegmentFree, n.addr, n.size, n.stream)
 	c.drop(b)
 }

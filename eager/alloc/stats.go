@@ -30,6 +30,32 @@ type Stats struct {
 	OversizeAllocations, OversizeSegments     Stat
 
 	Retries, OOMs, Syncs, DriverAllocs, DriverFrees int64
+	Rejections                                      int64 // requests that throw_on_npumalloc_oom gave up on ("num_oom_rejections")
+}
+
+// allocate counts n blocks, and their bytes, that become allocated, or less of them.
+func (s *Stats) allocate(n, bytes int64, oversize bool) {
+	s.Allocated.add(n * bytes)
+	s.Allocations.add(n)
+	if oversize {
+		s.OversizeAllocations.add(n)
+	}
+}
+
+// activate counts n blocks that become active, or less of them.
+func (s *Stats) activate(n, bytes, requested int64) {
+	s.Active.add(n * bytes)
+	s.ActiveBlocks.add(n)
+	s.Requested.add(n * requested)
+}
+
+// segment counts n segments from the driver, or less of them.
+func (s *Stats) segment(n, bytes int64, oversize bool) {
+	s.Reserved.add(n * bytes)
+	s.Segments.add(n)
+	if oversize {
+		s.OversizeSegments.add(n)
+	}
 }
 
 // External is the share of the reservation that no active block uses: cached

@@ -9,7 +9,9 @@ type block struct {
 	prev, next      Block // neighbours in the segment
 	stream          Stream
 	state           State
-	large           bool     // of the large pool
+	pool            PoolID   // even: small requests, odd: large ones
+	region          int32    // expandable segment + 1; 0: a plain one
+	stitched        int32    // stitched blocks that lie over it
 	events          int32    // outstanding events that hold it back
 	uses            []Stream // other streams that used it, ascending
 
@@ -18,6 +20,9 @@ type block struct {
 	priority    uint32
 	born        int64 // searches of its pool when it became inactive
 }
+
+// large tells whether b is of a pool for large requests.
+func (b *block) large() bool { return b.pool&1 == 1 }
 
 // split tells whether b is only a part of its segment.
 func (b *block) split() bool { return b.prev != NoBlock || b.next != NoBlock }
@@ -135,6 +140,19 @@ func (t *tree) after(at []block, b Block) Block {
 			found, c = c, at[c].left
 		} else {
 			c = at[c].right
+		}
+	}
+	return found
+}
+
+// before is the block that b follows in the order.
+func (t *tree) before(at []block, b Block) Block {
+	found := NoBlock
+	for c, n := t.root, &at[b]; c != NoBlock; {
+		if at[c].less(n) {
+			found, c = c, at[c].right
+		} else {
+			c = at[c].left
 		}
 	}
 	return found
