@@ -80,6 +80,10 @@ func (d *Difference) String() string {
 // take, at equal numbers of events. An error means that the model cannot follow
 // at all: options or backend without segments, a state it does not accept, or
 // sums beyond its bounds. O(n log n).
+//
+// The file does not tell the device's capacity, so the model never runs out of
+// memory: segments that were given back are taken for an emptied cache. A record
+// of a garbage collection, which gives only some back, therefore differs.
 func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
 	o.EventPolicy = alloc.EventQuery // when frees are over is in the record
 	p := &replayer{h: h, r: &Result{}, blocks: make(map[uint64]alloc.Block), pending: make(map[uint64]alloc.Stream)}
@@ -368,7 +372,7 @@ func sortReleases(events []Event) {
 }
 
 func driverText(e Event) string {
-	return fmt.Sprintf("%v of %d bytes at %d", e.Action, e.Size, e.Addr)
+	return fmt.Sprintf("%v of %d bytes at %d on stream %d", e.Action, e.Size, e.Addr, e.Stream)
 }
 
 // sample keeps the model's state after e.

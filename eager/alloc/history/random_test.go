@@ -1,0 +1,204 @@
+package history
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"smartswap/eager/alloc"
+	"smartswap/formats/snapshot"
+	"smartswap/sim"
+)
+
+// device passes the events of its streams when the test says so.
+type device struct{ recorded, passed []int }
+
+func (d *device) Record(s alloc.Stream) alloc.Event {
+	d.recorded[s]++
+	return alloc.Event(int(s) + len(d.recorded)*d.recorded[s])
+}
+
+func (d *device) Done(e alloc.Event) bool {
+	s, n := int(e)%len(d.recorded), int(e)/len(d.recorded)
+	return n <= d.passed[s]
+}
+
+// drawOptions are any that need no limit of memory.
+func drawOptions(t *rapid.T) alloc.Options {
+	o := alloc.DefaultOptions()
+	o.Dialect = rapid.SampledFrom([]string{alloc.DialectPyTorch, alloc.DialectTorchNPU}).Draw(t, "dialect")
+	o.EventPolicy = rapid.SampledFrom([]string{alloc.EventQuery, alloc.EventQueryLazy}).Draw(t, "events")
+	o.RoundupPower2Divisions = rapid.SampledFrom([]string{"", "", "4", "1:2,8:8,>:1"}).Draw(t, "divisions")
+	o.MaxSplitSizeMB = rapid.SampledFrom([]int64{0, 0, 20, 30}).Draw(t, "max split")
+	return o
+}
+
+// run makes a random history on streams 0 and 1 and says how many frees waited.
+func run(t *rapid.T, a alloc.Allocator, d *device) (waited int) {
+	type held struct {
+		b      alloc.Block
+		shared bool
+	}
+	var live []held
+	size := rapid.OneOf(rapid.Int64Range(1, 3000), rapid.Int64Range(1, 2<<20), rapid.Int64Range(1<<20, 45<<20))
+	for range rapid.IntRange(1, 150).Draw(t, "steps") {
+		switch k := rapid.IntRange(0, 9).Draw(t, "step"); {
+		case k < 4 || len(live) == 0:
+			s := alloc.Stream(rapid.IntRange(0, 1).Draw(t, "stream"))
+			b, err := a.Malloc(sim.Bytes(size.Draw(t, "size")), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live = append(live, held{b: b})
+		case k < 7:
+			i := rapid.IntRange(0, len(live)-1).Draw(t, "victim")
+			if live[i].shared {
+				waited++
+			}
+			a.Free(live[i].b)
+			live = append(live[:i], live[i+1:]...)
+		case k < 8:
+			i := rapid.IntRange(0, len(live)-1).Draw(t, "shared")
+			a.RecordStream(live[i].b, 2)
+			live[i].shared = true
+		case k < 9:
+			d.passed[2] = min(d.passed[2]+rapid.IntRange(0, 3).Draw(t, "passed"), d.recorded[2])
+		default:
+			if rapid.IntRange(0, 4).Draw(t, "empty") == 0 {
+				a.(alloc.Reclaimer).EmptyCache()
+			}
+		}
+	}
+	return waited
+}
+
+// What the model leaves as history, the model replays: through a file, from the
+// first event or from any later one.
+func TestOwnHistory(t *testing.T) {
+	var cases, waits, truncated, guesses int
+	rapid.Check(t, func(t *rapid.T) {
+		o := drawOptions(t)
+		d := &device{recorded: make([]int, 3), passed: make([]int, 3)}
+		a, err := alloc.New(o, 0, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := rapid.SampledFrom([]int{0, 0, 20, 60}).Draw(t, "limit")
+		rec := Record(a.(alloc.Inspector), 0, limit, nil)
+		waited := run(t, a, d)
+
+		s := &snapshot.Snapshot{}
+		rec.AddTo(s)
+		var file bytes.Buffer
+		if err := snapshot.Write(&file, s); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = snapshot.Read(&file, "written"); err != nil {
+			t.Fatal(err)
+		}
+		h, err := Rebuild(s, 0, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Replay(h, o, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases++
+		if h.Guessed > 0 { // the record leaves a size open: any may follow
+			guesses++
+			return
+		}
+		if r.First != nil {
+			t.Fatal(r.First)
+		}
+		if waited > 0 {
+			waits++
+		}
+		if len(h.Start) > 0 {
+			truncated++
+			return
+		}
+		want, got := a.Stats(), r.Stats
+		for name, x := range map[string][2]alloc.Stat{
+			"reserved": {want.Reserved, got.Reserved}, "allocated": {want.Allocated, got.Allocated}, "segments": {want.Segments, got.Segments},
+		} {
+			if x[0].Peak != x[1].Peak || x[0].Current != x[1].Current {
+				t.Fatalf("%s: %+v, replayed %+v", name, x[0], x[1])
+			}
+		}
+	})
+	if waits*10 < cases || truncated*10 < cases || guesses*2 > cases {
+		t.Errorf("%d cases: %d with frees that waited, %d from the middle, %d with guesses", cases, waits, truncated, guesses)
+	}
+}
+
+// A history that keeps the last events only has those, oldest first.
+func TestRecorderLimit(t *testing.T) {
+	for limit := range 12 {
+		d := &device{recorded: make([]int, 1), passed: make([]int, 1)}
+		a, err := alloc.New(alloc.DefaultOptions(), 0, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := int64(0)
+		rec := Record(a.(alloc.Inspector), 2, limit, func() (int64, []snapshot.Frame) { now++; return now, nil })
+		for range 3 {
+			b, err := a.Malloc(100, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Free(b)
+		}
+		s := &snapshot.Snapshot{}
+		rec.AddTo(s)
+		const events = 10 // one segment; alloc, free_requested and free_completed three times
+		kept := events
+		if limit > 0 {
+			kept = min(limit, events)
+		}
+		if len(s.Traces) != 3 || len(s.Traces[2]) != kept {
+			t.Fatalf("limit %d: %d devices, %d events", limit, len(s.Traces), len(s.Traces[2]))
+		}
+		for i, e := range s.Traces[2] {
+			if e.TimeUS != int64(events-kept+i+1) {
+				t.Errorf("limit %d: event %d is of time %d", limit, i, e.TimeUS)
+			}
+		}
+	}
+}
+
+func TestInfer(t *testing.T) {
+	npu := []snapshot.Frame{{Name: "f", File: "model.py"}, {Name: "g", File: "/site-packages/torch_npu/utils.py"}}
+	for _, c := range []struct {
+		name     string
+		settings []snapshot.Setting
+		frames   []snapshot.Frame
+		change   func(o *alloc.Options)
+		notes    string
+	}{
+		{"nothing", nil, nil, func(*alloc.Options) {}, "[]"},
+		{"defaults", []snapshot.Setting{{Key: "max_split_size", Value: "-1"}, {Key: "garbage_collection_threshold", Value: "0"}, {Key: "roundup_power2_divisions.1", Value: "0"}}, nil,
+			func(*alloc.Options) {}, "[]"},
+		{"npu", nil, npu, func(o *alloc.Options) { o.Dialect = alloc.DialectTorchNPU }, `[dialect = "torch_npu": call stacks name torch_npu]`},
+		{"split", []snapshot.Setting{{Key: "max_split_size", Value: "209715200"}}, nil, func(o *alloc.Options) { o.MaxSplitSizeMB = 200 }, "[]"},
+		{"collection", []snapshot.Setting{{Key: "garbage_collection_threshold", Value: "0.8"}}, nil, func(*alloc.Options) {},
+			"[garbage_collection_threshold = 0.8 is left out: the limit that it is a share of is not in the file]"},
+		{"divisions", []snapshot.Setting{{Key: "roundup_power2_divisions.1", Value: "0"}, {Key: "roundup_power2_divisions.2", Value: "4"}, {Key: "roundup_power2_divisions.4", Value: "8"}}, nil,
+			func(o *alloc.Options) { o.RoundupPower2Divisions = "1:0,2:4,4:8" }, "[]"},
+		{"divisions from the smallest", []snapshot.Setting{{Key: "roundup_power2_divisions.1", Value: "4"}}, nil,
+			func(o *alloc.Options) { o.RoundupPower2Divisions = "1:4" }, "[]"},
+	} {
+		want := alloc.DefaultOptions()
+		c.change(&want)
+		got, notes := Infer(&snapshot.Snapshot{Settings: c.settings, Traces: [][]snapshot.Event{{{Frames: c.frames}}}})
+		if got != want || fmt.Sprint(notes) != c.notes {
+			t.Errorf("%s: %+v %v", c.name, got, notes)
+		}
+		if err := got.Validate(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
