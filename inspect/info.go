@@ -33,14 +33,13 @@ func runInfo(c *call) error {
 		return err
 	}
 	fmt.Fprintf(c.stdout, "%s: %s, %d iterations of %d ranks, %d tokens each\n", w.Name(), rep.Format, recorded(w), len(w.Ranks()), w.Tokens())
-	overview := paper.Table{Title: fmt.Sprintf("Iteration %d", *iteration), Columns: []paper.Column{
-		{Name: "rank", Number: true}, {Name: "kind"}, {Name: "operators", Number: true}, {Name: "kernels", Number: true},
-		{Name: "measured", Number: true}, {Name: "device time", Number: true}, {Name: "host time", Number: true},
-		{Name: "storages", Number: true}, {Name: "bytes", Number: true}, {Name: "residents", Number: true},
-		{Name: "peak live", Number: true}, {Name: "at operator", Number: true}, {Name: "largest workspace", Number: true},
-	}, Notes: []string{
-		"device time: sum of the measured kernels; host time: sum of what was recorded per operator; peak live: requested bytes, residents and workspaces included",
+	overview := paper.Table{Title: fmt.Sprintf("Iteration %d", *iteration), Columns: []paper.Column{{Name: ""}}, Notes: []string{
+		"device time: sum of the measured kernels; host time: sum of what was recorded per operator",
+		"peak live: requested bytes, residents and workspaces included",
 	}}
+	for _, name := range summaryNames {
+		overview.Rows = append(overview.Rows, []string{name})
+	}
 	var largest []paper.Table
 	for r := range w.Ranks() {
 		p, err := w.Program(r, *iteration)
@@ -48,11 +47,10 @@ func runInfo(c *call) error {
 			return err
 		}
 		s := summarize(p)
-		overview.Rows = append(overview.Rows, []string{
-			strconv.Itoa(r), p.Kind, strconv.Itoa(s.Ops), strconv.Itoa(s.Kernels), strconv.Itoa(s.Measured),
-			s.DeviceTime.String(), s.HostTime.String(), strconv.Itoa(s.Storages), s.Bytes.String(), s.Residents.String(),
-			s.Peak.String(), strconv.Itoa(s.PeakAt), s.Scratch.String(),
-		})
+		overview.Columns = append(overview.Columns, paper.Column{Name: fmt.Sprintf("rank %d", r), Number: true})
+		for i, cell := range s.cells(p) {
+			overview.Rows[i] = append(overview.Rows[i], cell)
+		}
 		largest = append(largest, livesTable(r, p, s.Lives[:min(*top, len(s.Lives))]))
 		if err := c.ctx.Err(); err != nil {
 			return err
@@ -70,6 +68,20 @@ func runInfo(c *call) error {
 		}
 	}
 	return nil
+}
+
+// summaryNames are what the cells of a summary are.
+var summaryNames = []string{
+	"kind", "operators", "kernels", "measured", "device time", "operators with host time", "host time",
+	"storages", "storages, bytes", "residents, bytes", "peak live", "at operator", "largest workspace",
+}
+
+// cells is the summary of p as text.
+func (s *summary) cells(p *workloads.Program) []string {
+	return []string{
+		p.Kind, strconv.Itoa(s.Ops), strconv.Itoa(s.Kernels), strconv.Itoa(s.Measured), s.DeviceTime.String(), strconv.Itoa(s.HostOps), s.HostTime.String(),
+		strconv.Itoa(s.Storages), s.Bytes.String(), s.Residents.String(), s.Peak.String(), strconv.Itoa(s.PeakAt), s.Scratch.String(),
+	}
 }
 
 // livesTable lists storages of rank r's program p.

@@ -15,7 +15,7 @@ type life struct {
 	Storage     workloads.StorageID
 	Bytes       sim.Bytes
 	Born, Freed int // first write; the operator after the last reference went
-	Idle        int // most operators between two uses, or between a use and the end
+	Idle        int // most operators between two uses that follow each other, or a use and the end
 	last        int // use
 }
 
@@ -74,7 +74,7 @@ func summarize(p *workloads.Program) summary {
 			if refs[in.A]--; refs[in.A] == 0 {
 				l := &lives[in.A]
 				l.Freed = op
-				l.Idle = max(l.Idle, op-l.last)
+				l.Idle = max(l.Idle, op-l.last-1)
 				now -= l.Bytes
 			}
 		}
@@ -87,7 +87,7 @@ func summarize(p *workloads.Program) summary {
 }
 
 func (l *life) use(op int) {
-	l.Idle = max(l.Idle, op-l.last)
+	l.Idle = max(l.Idle, op-l.last-1)
 	l.last = op
 }
 

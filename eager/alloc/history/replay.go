@@ -333,7 +333,7 @@ func (p *replayer) compareFinal() {
 	}
 	for _, g := range p.h.Final {
 		for _, b := range g.Blocks {
-			if b.State == snapshot.Allocated && sizes[b.Address] != b.Size {
+			if b.State != snapshot.Inactive && sizes[b.Address] != b.Size {
 				p.differ(len(p.h.Events), fmt.Sprintf("a block at %d of %d bytes", b.Address, b.Size), fmt.Sprintf("of %d", sizes[b.Address]))
 				return
 			}
