@@ -14,6 +14,7 @@ import (
 type Builder struct {
 	p       Program
 	kernels map[kernelKey]KernelID
+	recent  [64]KernelID // id + 1, by slot: a program has few distinct kernels, and hashing one whole is slow
 	groups  [][]int32
 }
 
@@ -36,8 +37,8 @@ func NewBuilder(names *Names, residents []Storage) *Builder {
 
 // Grow makes room for about n more operators; a hint, never needed.
 func (b *Builder) Grow(n int) {
-	b.p.Instrs = slices.Grow(b.p.Instrs, 3*n)
-	b.p.Args = slices.Grow(b.p.Args, 5*n)
+	b.p.Instrs = slices.Grow(b.p.Instrs, 4*n)
+	b.p.Args = slices.Grow(b.p.Args, 4*n)
 	b.p.Storages = slices.Grow(b.p.Storages, n)
 }
 
@@ -88,6 +89,12 @@ func (b *Builder) Op(o OpSpec, args ...Arg) {
 
 // kernel finds or adds k.
 func (b *Builder) kernel(k *Kernel) KernelID {
+	slot := &b.recent[k.slot()]
+	if id := *slot - 1; id >= 0 {
+		if have := &b.p.Kernels[id]; have.Work == k.Work && have.Tag == k.Tag && slices.Equal(have.Group, k.Group) {
+			return id
+		}
+	}
 	key := kernelKey{work: k.Work, group: b.group(k.Group), tag: k.Tag}
 	id, ok := b.kernels[key]
 	if !ok {
@@ -95,7 +102,15 @@ func (b *Builder) kernel(k *Kernel) KernelID {
 		b.p.Kernels = append(b.p.Kernels, Kernel{Work: k.Work, Group: b.groups[key.group], Tag: k.Tag})
 		b.kernels[key] = id
 	}
+	*slot = id + 1
 	return id
+}
+
+// slot spreads kernels over Builder.recent by the numbers in which they differ
+// most; the multiplier is that of Fibonacci hashing (2^64 over the golden ratio).
+func (k *Kernel) slot() uint64 {
+	h := uint64(k.Flops) ^ uint64(k.Traffic)<<1 ^ uint64(k.Size)<<2 ^ uint64(k.Time) ^ uint64(k.N)<<32 ^ uint64(k.Family)<<48 ^ uint64(k.Tag)
+	return h * 0x9e3779b97f4a7c15 >> 58
 }
 
 // group numbers the distinct groups; a program has a handful.

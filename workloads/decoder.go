@@ -92,7 +92,27 @@ func (d *decoder) Program(r, i int) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.project(r, &v)
 	return d.programs.get(programKey{r, v.key()}, func() (*Program, error) { return generate(d, r, v) })
+}
+
+// project leaves out of v what makes no difference to rank r, so that iterations
+// that are equal for it are one program.
+func (d *decoder) project(r int, v *Variant) {
+	st := d.stages[d.ranks[r].Stage]
+	for i := range v.Micros {
+		m := &v.Micros[i]
+		if d.c.Attention == Unfused {
+			m.Pairs = 0
+		}
+		without := m.Without
+		m.Without = nil
+		for _, u := range st.units {
+			if u.layer >= 1 && u.layer <= v.Layers && without.Has(u.layer) {
+				m.Without = m.Without.Add(u.layer)
+			}
+		}
+	}
 }
 
 // replica is the data-parallel replica that rank r belongs to.

@@ -52,6 +52,7 @@ type microPass struct {
 	head     headSaved
 	gradient received // what the stage after sent
 	result   StorageID
+	done     int32 // event at the end of the last pass
 }
 
 type blockSaved struct {
@@ -72,7 +73,11 @@ func generate(d *decoder, r int, v Variant) (*Program, error) {
 	g.sends = [2]pendingSend{{output: none}, {output: none}}
 	g.cutBlocks()
 
-	g.b.Grow((len(v.Micros)*v.Runs+v.Validation)*(len(g.st.units)+1)*(36+12*c.Model.Experts) + 4*len(g.st.states))
+	perUnit := 32 + 12*c.Model.Experts
+	if g.sequenceParallel() {
+		perUnit += 12
+	}
+	g.b.Grow((len(v.Micros)*v.Runs+v.Validation)*len(g.st.units)*perUnit + 4*len(g.st.states))
 	g.b.Mark(MarkIterationBegin, 0, 0)
 	for run := range v.Runs {
 		if run > 0 {
@@ -152,8 +157,9 @@ func (g *generator) pipeline(shapes []MicroBatch, steps [][]step, begin MarkKind
 			g.b.Mark(begin, s.micro+1, s.chunk)
 			g.forward(mb, s.chunk)
 			g.b.Mark(begin+1, s.micro+1, s.chunk)
+			mb.done = g.passed(mb.output)
 		case sendForward:
-			g.send(g.after(), tagForward, mb.output)
+			g.send(g.after(), tagForward, mb.output, mb.done)
 		case receiveBackward:
 			mb.gradient = g.receive(g.after(), tagBackward)
 		case backward:
@@ -161,11 +167,20 @@ func (g *generator) pipeline(shapes []MicroBatch, steps [][]step, begin MarkKind
 			g.b.Mark(MarkBackwardBegin, g.backwards, s.chunk)
 			g.backward(mb, s.chunk)
 			g.b.Mark(MarkBackwardEnd, g.backwards, s.chunk)
+			mb.done = g.passed(mb.result)
 		case sendBackward:
-			g.send(g.before(), tagBackward, mb.result)
+			g.send(g.before(), tagBackward, mb.result, mb.done)
 		}
 	}
 	g.finishSends()
+}
+
+// passed records the end of a pass whose result is to be sent.
+func (g *generator) passed(result StorageID) int32 {
+	if result == none {
+		return -1
+	}
+	return g.b.Record(Compute)
 }
 
 // before and after are the neighbouring stages of the pipeline, which with

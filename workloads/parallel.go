@@ -266,13 +266,14 @@ func (g *generator) receive(from int, tag int32) received {
 	return received{s, g.b.Record(CommPeer)}
 }
 
-// send begins to send y, whose reference it takes over, to stage to. The
-// computation waits for it only before the next send in the same direction,
-// when y is dropped.
-func (g *generator) send(to int, tag int32, y StorageID) {
+// send begins to send y, whose reference it takes over, to stage to once the
+// compute lane has come to event ready; what the lane does after it goes on
+// beside the transfer. The computation waits for the end only before the next
+// send in the same direction, when y is dropped.
+func (g *generator) send(to int, tag int32, y StorageID, ready int32) {
 	p := &g.sends[tag-tagForward]
 	g.finishSend(p)
-	g.b.Order(Compute, CommPeer)
+	g.b.Wait(CommPeer, ready)
 	g.b.Op(OpSpec{Name: oSend, Lane: CommPeer, Kernel: g.transfer(g.stage, to, tag)}, In(y))
 	*p = pendingSend{y, g.b.Record(CommPeer)}
 }

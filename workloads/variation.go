@@ -50,7 +50,8 @@ type MicroBatch struct {
 	// Pairs is the sum of the squared lengths of what attends to itself: the
 	// documents packed into the sequences. 0 = the sequences, whole.
 	Pairs int64
-	// Without are the layers that do not run.
+	// Without are the layers that do not run, 1..Variant.Layers; others are
+	// ignored.
 	Without LayerSet
 }
 
@@ -68,10 +69,14 @@ func (m MicroBatch) pairs() int64 {
 type LayerSet []uint64
 
 // Has tells whether layer l is in the set.
-func (s LayerSet) Has(l int) bool { return l/64 < len(s) && s[l/64]>>(l%64)&1 == 1 }
+func (s LayerSet) Has(l int) bool { return l >= 0 && l/64 < len(s) && s[l/64]>>(l%64)&1 == 1 }
 
-// Add is the set with layer l >= 0 in it; s is left as it is.
+// Add is the set with layer l in it; s is left as it is. A negative l is no
+// layer and adds nothing.
 func (s LayerSet) Add(l int) LayerSet {
+	if l < 0 {
+		return s
+	}
 	t := make(LayerSet, max(len(s), l/64+1))
 	copy(t, s)
 	t[l/64] |= 1 << (l % 64)
