@@ -49,8 +49,8 @@ func (c *call) open(path string, o *trace.Options) (workloads.Workload, trace.Re
 func setOption(target any, setting string, keys []string) error {
 	key, value, ok := strings.Cut(setting, "=")
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-	if !ok {
-		return fmt.Errorf("-set %s: want key=value", setting)
+	if !ok || strings.ContainsAny(value, "\r\n") {
+		return fmt.Errorf("-set %q: want key=value on one line", setting)
 	}
 	known := false
 	for _, k := range keys {
