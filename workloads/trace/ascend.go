@@ -87,7 +87,7 @@ func (a *ascendReader) kernels(path string) error {
 			if v.name == "" {
 				v.name = k.Name
 			}
-			v.family = familyByName(v.name)
+			v.family, v.backward = familyByName(v.name), isBackward(v.name)
 			if k.Communicates() {
 				v.family, v.lane = hw.Elementwise, workloads.Comm
 				if strings.Contains(k.Name, "send") || strings.Contains(k.Name, "receive") {

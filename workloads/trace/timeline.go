@@ -31,8 +31,13 @@ type timeline struct {
 	file    string // for notes
 	kernels []tlKernel
 	tensors []tlTensor
+	waits   []tlWait
 	base    sim.Bytes // allocated before the recording and never released in it
 }
+
+// tlWait is a time that the host spent waiting for the device. The program waits
+// instead of taking this time.
+type tlWait struct{ at, time int64 } // ns
 
 // tlKernel is device work. at is its place in host order: when it was launched,
 // or where the recording does not tell, when it started.
@@ -40,6 +45,7 @@ type tlKernel struct {
 	name      string
 	family    hw.Family
 	lane      workloads.Lane
+	backward  bool  // part of a backward pass
 	at, start int64 // ns
 	time      sim.Time
 }
@@ -59,7 +65,7 @@ type tlTensor struct {
 }
 
 // tlEvent is one step of the merged order. At one instant, releases come first,
-// then allocations, then kernels.
+// then allocations, kernels, waits.
 type tlEvent struct {
 	at    int64
 	what  tlKind
@@ -72,6 +78,7 @@ const (
 	tlFree tlKind = iota
 	tlBorn
 	tlRun
+	tlSync
 )
 
 // program makes one iteration of the recording.
@@ -125,6 +132,7 @@ func (t *timeline) program(rep *Report, name string, gaps bool) (*native.Trace, 
 // sane drops what would let one damaged record decide the outcome.
 func (t *timeline) sane(rep *Report) {
 	zero, long := 0, 0
+	t.waits = slices.DeleteFunc(t.waits, func(w tlWait) bool { return w.time < 0 || w.time > maxGap })
 	t.kernels = slices.DeleteFunc(t.kernels, func(k tlKernel) bool {
 		if k.time == 0 {
 			zero++
@@ -155,9 +163,12 @@ func (t *timeline) merge() []tlEvent {
 			events = append(events, tlEvent{v.freed, tlFree, i})
 		}
 	}
+	for i := range t.waits {
+		events = append(events, tlEvent{t.waits[i].at, tlSync, i})
+	}
 	order := func(e tlEvent) int {
 		if e.what == tlFree && t.tensors[e.index].born == e.at {
-			return int(tlRun) + 1 // born at the same instant
+			return int(tlSync) + 1 // born at the same instant
 		}
 		return int(e.what)
 	}
@@ -175,7 +186,7 @@ func (t *timeline) phases() tlPhases {
 	n := len(t.kernels)
 	p := tlPhases{backward: n, optimizer: n}
 	for i := range t.kernels {
-		if isBackward(t.kernels[i].name) {
+		if t.kernels[i].backward {
 			p.backward = min(p.backward, i)
 			p.optimizer = i + 1
 		}
@@ -215,17 +226,17 @@ func (t *timeline) uses(events []tlEvent, p tlPhases) {
 	}
 }
 
-// tlSync is an order between lanes: before a kernel, its lane waits for another.
-type tlSync struct{ before, after int } // kernels: before runs first
+// tlOrder is an order between lanes: before a kernel, its lane waits for another.
+type tlOrder struct{ before, after int } // kernels: before runs first
 
 // crossings lists the waits that keep the recorded order between lanes, at most
 // one of each kernel for each other lane, by the kernel that waits.
-func (t *timeline) crossings() []tlSync {
+func (t *timeline) crossings() []tlOrder {
 	var lanes [workloads.NumLanes][]int
 	for i := range t.kernels {
 		lanes[t.kernels[i].lane] = append(lanes[t.kernels[i].lane], i)
 	}
-	var syncs []tlSync
+	var syncs []tlOrder
 	for a := range lanes {
 		for b := range lanes {
 			if a == b {
@@ -238,12 +249,12 @@ func (t *timeline) crossings() []tlSync {
 					done++
 				}
 				if done > had {
-					syncs = append(syncs, tlSync{before: lanes[b][done-1], after: k})
+					syncs = append(syncs, tlOrder{before: lanes[b][done-1], after: k})
 				}
 			}
 		}
 	}
-	slices.SortFunc(syncs, func(x, y tlSync) int {
+	slices.SortFunc(syncs, func(x, y tlOrder) int {
 		return cmp.Or(cmp.Compare(x.after, y.after), cmp.Compare(x.before, y.before))
 	})
 	return syncs
@@ -256,7 +267,7 @@ type tlWriter struct {
 	b      *workloads.Builder
 	gaps   bool
 	phases tlPhases
-	syncs  []tlSync
+	syncs  []tlOrder
 	last   int64 // instant of the last operator
 
 	saved, unused, open, cut int // for the report
@@ -292,6 +303,9 @@ func (w *tlWriter) write(events []tlEvent) (*workloads.Program, error) {
 			b.Op(workloads.OpSpec{Name: w.names.ID(v.name), Host: w.host(e.at), HostOnly: true}, workloads.Out(v.storage))
 		case tlFree:
 			w.drop(&t.tensors[e.index])
+		case tlSync:
+			b.Sync(workloads.Compute)
+			w.last += t.waits[e.index].time
 		case tlRun:
 			k := &t.kernels[e.index]
 			phase = w.enter(phase, e.index)
@@ -361,8 +375,8 @@ func (w *tlWriter) drop(v *tlTensor) {
 // host is the host's time from the last operator to this one; never 0, which
 // would mean the cost of the simulated host.
 func (w *tlWriter) host(at int64) sim.Time {
-	gap := at - w.last
-	w.last = at
+	gap := max(0, at-w.last)
+	w.last = max(w.last, at)
 	if !w.gaps {
 		return 1
 	}
@@ -420,6 +434,9 @@ func (t *timeline) report(rep *Report, w *tlWriter) {
 		rep.note(Repaired, t.file, "%d pauses of more than 30 s are left out", w.cut)
 	}
 	rep.note(Inferred, t.file, "kernel families and the phases of the iteration, from the names of the kernels")
+	if len(t.waits) > 0 {
+		rep.note(Inferred, t.file, "%d calls in which the host waits for the device wait for its compute stream", len(t.waits))
+	}
 	rep.note(Inferred, t.file, "the host waits for the device at the end of the iteration")
 }
 

@@ -105,12 +105,13 @@ var (
 	g10Format    = format{"g10", "kernel times of G10: begins with a line such as \"0000 2.5 ms\"", openG10}
 	ascendFormat = format{"ascend", "a folder with ASCEND_PROFILER_OUTPUT, or a kernel_details.csv", openAscend}
 	dtrFormat    = format{"dtr", "an operator log of DTR: lines such as {\"INSTRUCTION\": \"CALL\", …}", openDTR}
+	chromeFormat = format{"chrome", "a trace of Kineto or trace_view.json: an object with \"traceEvents\", or a list of events", openChrome}
 )
 
 // allowed lists the formats for messages.
 func allowed() string {
 	var list []string
-	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat} {
+	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat} {
 		list = append(list, f.name+" ("+f.begins+")")
 	}
 	return strings.Join(list, ", ")
@@ -166,6 +167,27 @@ func sniffBytes(start []byte) (format, bool) {
 		return ascendFormat, true
 	case bytes.Contains(line, []byte(`"INSTRUCTION"`)):
 		return dtrFormat, true
+	}
+	return sniffJSON(start)
+}
+
+// sniffJSON tells a JSON format by the keys of the outermost object.
+func sniffJSON(start []byte) (format, bool) {
+	text := bytes.TrimLeft(start, " \t\r\n")
+	if bytes.HasPrefix(text, []byte("[")) {
+		return chromeFormat, true // or a list that its reader refuses
+	}
+	if !bytes.HasPrefix(text, []byte("{")) {
+		return format{}, false
+	}
+	// A key that only one format has, anywhere at the start of the file.
+	for _, sign := range []struct {
+		key string
+		f   format
+	}{{`"traceEvents"`, chromeFormat}, {`"schemaVersion"`, chromeFormat}, {`"deviceProperties"`, chromeFormat}, {`"distributedInfo"`, chromeFormat}} {
+		if bytes.Contains(text, []byte(sign.key)) {
+			return sign.f, true
+		}
 	}
 	return format{}, false
 }

@@ -314,7 +314,7 @@ func TestBadFiles(t *testing.T) {
 	}{
 		"missing":           {"testdata/none", trace.Options{}, "no such file"},
 		"empty":             {make("empty", ""), trace.Options{}, "the file is empty: unknown format; allowed: native"},
-		"unknown":           {make("unknown", "{\"traceEvents\": []}"), trace.Options{}, "unknown format"},
+		"unknown":           {make("unknown", "{\"events\": []}"), trace.Options{}, "unknown format"},
 		"truncated times":   {make("cudnn64.txt", strings.Join(lines[:10], "")), trace.Options{}, "10 kernel times, but the network has 19 kernels"},
 		"cut line":          {make("cudnn65.txt", strings.Join(lines[:10], "")+"0010 1."), trace.Options{}, "cudnn65.txt:11: "},
 		"damaged time":      {make("cudnn66.txt", strings.Replace(string(text), "1.007931", "1.00793x", 1)), trace.Options{}, "cudnn66.txt:2: value \"1.00793x\""},
