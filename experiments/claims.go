@@ -17,13 +17,17 @@ import (
 //	gain       best of the strategies Of over best of the strategies Over, in
 //	           percent: minimum, median and maximum over the cells in which
 //	           both fit, every cell that loses, every cell that only one fits
+//	change     the same for one strategy Of and one Over and any column: a
+//	           published cost is reached by what is at most as high, a published
+//	           gain by what is at least as high
 //	reference  the best of the strategies Of beside published measurements of
 //	           the same model and sequence length: one line per measurement
 //	value      the best of the strategies Of beside one published number
 //
-// The best is the largest value, since both kinds of columns that make sense
-// here, rates and fractions, are better when larger; claims of kind value take
-// any column and name a single strategy.
+// The best is the largest value: gains and references compare rates and
+// fractions, which are better when larger. Kinds that take any column name single
+// strategies.
+var claimKinds = []string{"gain", "change", "reference", "value"}
 
 // checkClaim checks the parts of a claim that refer to other parts of the
 // file.
@@ -32,7 +36,7 @@ func (c *Config) checkClaim(path string, claim *ClaimSpec) error {
 		return &keyError{path + ".name", ": missing; want what is claimed"}
 	}
 	if claim.Kind == "" {
-		return &keyError{path + ".kind", ": missing; allowed: gain, reference, value"}
+		return &keyError{path + ".kind", ": missing; allowed: " + strings.Join(claimKinds, ", ")}
 	}
 	if claim.Kind == "reference" {
 		if _, err := results.Reference(claim.Reference); err != nil {
@@ -47,11 +51,12 @@ func (c *Config) checkClaim(path string, claim *ClaimSpec) error {
 	if claim.Of == nil {
 		return &keyError{path + ".of", ": missing; want an array of strategy names"}
 	}
-	if claim.Kind == "value" && len(claim.Of) > 1 {
-		return &keyError{path + ".of", fmt.Sprintf(" = %s: want one strategy for kind = \"value\"", show(anys(claim.Of)))}
+	compares := claim.Kind == "gain" || claim.Kind == "change"
+	if compares != (claim.Over != nil) {
+		return &keyError{path + ".over", ": want an array of strategy names for kinds gain and change, and only there"}
 	}
-	if (claim.Kind == "gain") != (claim.Over != nil) {
-		return &keyError{path + ".over", ": want an array of strategy names for kind = \"gain\", and only there"}
+	if (claim.Kind == "value" || claim.Kind == "change") && (len(claim.Of) > 1 || len(claim.Over) > 1) {
+		return &keyError{path + ".of", fmt.Sprintf(" = %s: want one strategy for kind = %q", show(anys(claim.Of)), claim.Kind)}
 	}
 	names := c.strategyNames()
 	for _, list := range []struct {
@@ -64,17 +69,7 @@ func (c *Config) checkClaim(path string, claim *ClaimSpec) error {
 			}
 		}
 	}
-	keys := []string{"column"}
-	for _, a := range c.Axes {
-		keys = append(keys, a.Key)
-	}
-	for _, l := range leaves(nil, claim.Where) {
-		key := strings.Join(l.path, ".")
-		if !slices.Contains(keys, key) {
-			return &keyError{path + ".where", fmt.Sprintf(": no axis %q; nearest is %s, allowed: %s", key, nearest.Name(key, keys), strings.Join(keys, ", "))}
-		}
-	}
-	return nil
+	return c.checkWhere(path, claim.Where)
 }
 
 func anys(list []string) []any {
@@ -92,12 +87,12 @@ func (c *Config) claims(cells []*CellResult) ([]results.Claim, error) {
 		spec := &c.Claims[i]
 		var chosen [][]*CellResult
 		for _, group := range groups(cells) {
-			if c.matches(spec, group[0].Cell) {
+			if c.matches(spec.Where, group[0].Cell) {
 				chosen = append(chosen, group)
 			}
 		}
 		switch spec.Kind {
-		case "gain":
+		case "gain", "change":
 			list = append(list, gain(spec, chosen)...)
 		case "reference":
 			lines, err := reference(spec, chosen)
@@ -110,22 +105,6 @@ func (c *Config) claims(cells []*CellResult) ([]results.Claim, error) {
 		}
 	}
 	return list, nil
-}
-
-// matches tells whether a claim's Where admits the cell.
-func (c *Config) matches(spec *ClaimSpec, cell *Cell) bool {
-	for _, l := range leaves(nil, spec.Where) {
-		key, want := strings.Join(l.path, "."), plain(l.value)
-		if key == "column" && cell.Column != want {
-			return false
-		}
-		for i, a := range c.Axes {
-			if a.Key == key && cell.Axes[i] != want {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // bestOf is the largest value that one of the named strategies reaches in a
@@ -143,10 +122,12 @@ func bestOf(group []*CellResult, names []string, column string) (float64, *CellR
 	return best, at
 }
 
-// place names a group: column and axis values.
-func place(group []*CellResult) string {
-	return strings.Join(append([]string{group[0].Cell.Column}, group[0].Cell.Axes...), ", ")
+// place is where a group stands: column and axis values.
+func place(group []*CellResult) []string {
+	return append([]string{group[0].Cell.Column}, group[0].Cell.Axes...)
 }
+
+func placeName(group []*CellResult) string { return strings.Join(place(group), ", ") }
 
 func newClaim(spec *ClaimSpec, statistic, where, unit string, simulated float64) results.Claim {
 	return results.Claim{Name: spec.Name, Statistic: statistic, Where: where, Unit: unit,
@@ -167,66 +148,98 @@ const (
 	tie      = 0.01
 )
 
-func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
-	type one struct {
-		percent float64
-		where   string
+// compared is what a claim of kind gain or change sees in one group.
+type compared struct {
+	percent float64     // NaN if there is nothing to compare
+	of      *CellResult // whose value it is
+	note    string
+}
+
+// compare holds the strategies Of against Over in a group.
+func (spec *ClaimSpec) compare(group []*CellResult) compared {
+	of, winner := bestOf(group, spec.Of, spec.Value)
+	over, baseline := bestOf(group, spec.Over, spec.Value)
+	nothing := func(note string) compared { return compared{percent: math.NaN(), note: note} }
+	switch {
+	case winner == nil && baseline == nil:
+		return nothing("nothing fits")
+	case winner == nil:
+		return nothing("only " + baseline.Cell.Strategy + " fits")
+	case baseline == nil:
+		return nothing("only " + winner.Cell.Strategy + " fits")
+	case over == 0:
+		return nothing(baseline.Cell.Strategy + " has 0")
 	}
-	var gains []one
+	return compared{100 * (of/over - 1), winner,
+		fmt.Sprintf("%s %s over %s %s", winner.Cell.Strategy, describe(winner), baseline.Cell.Strategy, describe(baseline))}
+}
+
+func gain(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
 	var cells, alone []results.Claim
 	for _, group := range chosen {
-		of, winner := bestOf(group, spec.Of, spec.Value)
-		over, baseline := bestOf(group, spec.Over, spec.Value)
-		line := newClaim(spec, "cell", place(group), gainUnit, math.NaN())
-		switch {
-		case winner == nil && baseline == nil:
-			line.Note = "nothing fits"
-			alone = append(alone, line)
-			continue
-		case winner == nil:
-			line.Note = "only " + baseline.Cell.Strategy + " fits"
-			alone = append(alone, line)
-			continue
-		case baseline == nil:
-			line.Note = "only " + winner.Cell.Strategy + " fits"
+		c := spec.compare(group)
+		line := newClaim(spec, "cell", placeName(group), gainUnit, c.percent)
+		line.Note = c.note
+		if c.of == nil {
 			alone = append(alone, line)
 			continue
 		}
-		line.Simulated = 100 * (of/over - 1)
-		line.Note = fmt.Sprintf("%s %s over %s %s", winner.Cell.Strategy, describe(winner), baseline.Cell.Strategy, describe(baseline))
 		cells = append(cells, line)
-		gains = append(gains, one{line.Simulated, line.Where})
 	}
-	sort.SliceStable(gains, func(i, j int) bool { return gains[i].percent < gains[j].percent })
+	publish := func(line *results.Claim) {
+		line.Published, line.Source = spec.Published, spec.Source
+		spec.assert(line)
+	}
+	if spec.Kind == "change" && len(cells) == 1 && alone == nil { // its own minimum, median and maximum
+		publish(&cells[0])
+		return cells
+	}
+	gains := slices.Clone(cells)
+	sort.SliceStable(gains, func(i, j int) bool { return gains[i].Simulated < gains[j].Simulated })
 	var list []results.Claim
 	statistic := func(name, where string, v float64) {
 		line := newClaim(spec, name, where, gainUnit, v)
 		if name == spec.Statistic {
-			line.Published, line.Source = spec.Published, spec.Source
-			spec.assert(&line)
+			publish(&line)
 		}
 		list = append(list, line)
 	}
 	if n := len(gains); n > 0 {
-		median, where := gains[n/2].percent, gains[n/2].where
+		median, where := gains[n/2].Simulated, gains[n/2].Where
 		if n%2 == 0 {
-			median = (gains[n/2-1].percent + median) / 2
-			where = gains[n/2-1].where + " and " + where
+			median = (gains[n/2-1].Simulated + median) / 2
+			where = gains[n/2-1].Where + " and " + where
 		}
-		statistic("min", gains[0].where, gains[0].percent)
+		statistic("min", gains[0].Where, gains[0].Simulated)
 		statistic("median", where, median)
-		statistic("max", gains[n-1].where, gains[n-1].percent)
+		statistic("max", gains[n-1].Where, gains[n-1].Simulated)
 	} else {
 		statistic(spec.Statistic, "", math.NaN())
 	}
-	loses := 0
-	for _, g := range gains {
-		if g.percent < -tie {
-			loses++
+	if unit, counts := spec.counted(); counts != nil {
+		n := 0
+		for i := range gains {
+			if counts(gains[i].Simulated) {
+				n++
+			}
 		}
+		list = append(list, newClaim(spec, "count", fmt.Sprintf("of %d cells in which both fit", len(gains)), unit, float64(n)))
 	}
-	count := newClaim(spec, "count", fmt.Sprintf("of %d cells in which both fit", len(gains)), fmt.Sprintf("cells that lose more than %g %%", tie), float64(loses))
-	return append(append(append(list, count), cells...), alone...)
+	return append(append(list, cells...), alone...)
+}
+
+// counted is what a claim counts cells by: losses of a gain, and of a change
+// those in which the published number is reached.
+func (spec *ClaimSpec) counted() (unit string, counts func(percent float64) bool) {
+	switch {
+	case spec.Kind == "gain":
+		return fmt.Sprintf("cells that lose more than %g %%", tie), func(v float64) bool { return v < -tie }
+	case math.IsNaN(spec.Published):
+		return "", nil
+	case spec.Published < 0:
+		return "cells that reach the published number", func(v float64) bool { return v <= spec.Published }
+	}
+	return "cells that reach the published number", func(v float64) bool { return v >= spec.Published }
 }
 
 // describe is the winning point of a cell.
@@ -245,7 +258,7 @@ func reference(spec *ClaimSpec, chosen [][]*CellResult) ([]results.Claim, error)
 				continue
 			}
 			v, cell := bestOf(group, spec.Of, m.Metric)
-			line := newClaim(spec, "cell", place(group), m.Unit, v)
+			line := newClaim(spec, "cell", placeName(group), m.Unit, v)
 			line.Published, line.Source = m.Value, m.ID+": "+m.Source
 			line.Note = m.Note
 			if cell != nil {
@@ -262,7 +275,7 @@ func value(spec *ClaimSpec, chosen [][]*CellResult) []results.Claim {
 	var list []results.Claim
 	for _, group := range chosen {
 		v, cell := bestOf(group, spec.Of, spec.Value)
-		line := newClaim(spec, "cell", place(group), unitOf(spec.Value), v)
+		line := newClaim(spec, "cell", placeName(group), unitOf(spec.Value), v)
 		line.Published, line.Source = spec.Published, spec.Source
 		if cell == nil {
 			line.Note = "nothing fits"
@@ -292,7 +305,7 @@ const fewCells = 6
 // gainCell tells a gain's line about one cell from all other lines.
 func gainCell(c *results.Claim) bool { return c.Statistic == "cell" && c.Unit == gainUnit }
 
-// claimTable shows claims on a terminal. Of the cells behind a gain it shows
+// claimTable shows claims on a terminal. Of the cells behind a summary it shows
 // those that cannot be compared, and those that lose if they are few.
 func claimTable(claims []results.Claim) *paper.Table {
 	t := &paper.Table{Title: "Claims", Columns: []paper.Column{
@@ -305,6 +318,12 @@ func claimTable(claims []results.Claim) *paper.Table {
 		}
 		return fmt.Sprintf("%.2f", v)
 	}
+	summed := map[string]bool{} // claims whose cells are summed up
+	for i := range claims {
+		if claims[i].Statistic != "cell" {
+			summed[claims[i].Name] = true
+		}
+	}
 	losing := map[string]int{} // by claim
 	for i := range claims {
 		if c := &claims[i]; gainCell(c) && c.Simulated < -tie {
@@ -314,7 +333,7 @@ func claimTable(claims []results.Claim) *paper.Table {
 	for i := range claims {
 		c := &claims[i]
 		where := c.Where
-		if gainCell(c) {
+		if gainCell(c) && summed[c.Name] {
 			switch {
 			case math.IsNaN(c.Simulated):
 				where += ": " + c.Note

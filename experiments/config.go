@@ -14,7 +14,6 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
-	"smartswap/internal/nearest"
 )
 
 // Config is an experiment file. See configs/fig7.toml for one with comments.
@@ -24,6 +23,9 @@ type Config struct {
 
 	Name  string // of the result folder
 	Title string
+	// CompareWith names the strategy whose iteration time others are held
+	// against: column overhead_percent.
+	CompareWith string
 
 	Columns    []Column
 	Axes       []Axis
@@ -48,6 +50,12 @@ type Setup struct {
 	Node     map[string]any
 	Workload Workload
 	Strategy Strategy
+	// Variation is what makes iterations differ, applied in order.
+	Variation []Variation
+	// Profilers has costs to put in place of registered ones:
+	// profilers.detailed.per_op.
+	Profilers map[string]any
+	Search    Search
 
 	Allocator alloc.Options
 	Pinned    alloc.PinnedOptions
@@ -59,22 +67,23 @@ type Setup struct {
 	Seed         int64
 	// Host is "full", or "none" for traces without host costs.
 	Host string
+	// Series keeps every iteration: iterations.csv, figures over iterations,
+	// and the columns about changes of the sequence.
+	Series bool
 }
 
 // Workload says what is trained.
 type Workload struct {
 	Kind          string // "decoder", "trace"
 	Model         string // decoder: as workloads.LookupModel knows it
+	Layers        int64  // decoder: in place of the model's; 0 = the model's
+	Hidden        int64  // decoder: in place of the model's, other widths in proportion; 0 = the model's
 	Seq           int64  // decoder: tokens per sequence
 	TokensPerStep int64  // decoder: tokens per optimizer step of the whole job, over all devices
+	MicroBatches  int64  // decoder: per step and replica, in place of TokensPerStep; 0 = by that
 	Save          string // decoder: save rule, "minimal" or "eager"
 	Attention     string // decoder: "fused" or "unfused"
 	Fold          bool   // decoder: simulate one rank for all that are identical
-
-	SkipProbability float64 // overflow skip, per iteration
-	SkipBurst       int64   // the first so many iterations skip
-	ValidateEvery   int64   // iterations between validations; 0 = never
-	ValidateBatches int64   // forward-only batches per validation
 
 	// Trace is the path of a trace, relative to the experiment file; the
 	// others help where it does not say everything: see trace.Options.
@@ -91,9 +100,13 @@ type Strategy struct {
 	Options map[string]any // of the policy
 	// Profiler feeds the policy; what it must record, the policy says.
 	Profiler string
+	// AlwaysProfile keeps the profiler on whatever the policy asks for: a
+	// profiler studied on its own.
+	AlwaysProfile bool
 
 	AllLayouts bool
 	Layouts    []Layout
+	VPP        int64 // model chunks of a pipeline stage, in layouts with pipelines
 	ZeRO       int64 // 1: optimizer states sharded over data parallelism; 3: gradients and parameters too
 	Recompute  []string
 	MicroBatch []int64
@@ -131,41 +144,12 @@ type Setting struct {
 	Origin string // such as "-set"
 }
 
-// TableSpec asks for a table: one line per cell with the columns Show of
-// rows.csv, or, if Value is set, one line per column and axis values with that
-// value for each strategy.
-type TableSpec struct {
-	Name, Title string
-	Show        []string
-	Value       string
-	Terminal    bool // print it at the end of a run
-}
-
-// FigureSpec asks for grouped bars of Value: groups are columns, bars are
-// strategies, panels are the combinations of axis values.
-type FigureSpec struct{ Name, Title, Value string }
-
-// ClaimSpec asks for a comparison; see claims.go for the kinds.
-type ClaimSpec struct {
-	Name  string
-	Kind  string // "gain", "reference", "value"
-	Value string // column of rows.csv
-	// Of and Over name strategies: the best of each is compared.
-	Of, Over  []string
-	Reference string // table of published measurements
-	Statistic string // that Published is about: "min", "median", "max"
-	Published float64
-	Source    string
-	// Where restricts the cells: axis key -> value, "column" -> name.
-	Where map[string]any
-	// AtLeast and AtMost make the claim an assertion.
-	AtLeast, AtMost float64
-}
-
 // Largest values that files may ask for: beyond them is a slip of the hand,
 // not an experiment.
 const (
 	maxSeq        = 1 << 24
+	maxLayers     = 1 << 12
+	maxHidden     = 1 << 17
 	maxTokens     = 1 << 32
 	maxIterations = 10_000
 	maxDegree     = 1 << 16
@@ -179,6 +163,9 @@ func (s *Setup) fields() []field {
 		{key: "node", free: &s.Node},
 		{key: "workload", sub: s.Workload.fields()},
 		{key: "strategy", sub: s.Strategy.fields()},
+		{key: "variation", set: variations(&s.Variation)},
+		{key: "profilers", free: &s.Profilers},
+		{key: "search", sub: s.Search.fields()},
 		{key: "allocator", sub: []field{
 			{key: "backend", set: text(&s.Allocator.Backend)},
 			{key: "dialect", set: text(&s.Allocator.Dialect)},
@@ -189,6 +176,13 @@ func (s *Setup) fields() []field {
 			{key: "roundup_power2_divisions", set: text(&s.Allocator.RoundupPower2Divisions)},
 			{key: "large_segment_size_mb", set: integer(&s.Allocator.LargeSegmentSizeMB, 0, maxMB)},
 			{key: "memory_fraction", set: number(&s.Allocator.MemoryFraction, 0, 1)},
+			{key: "drain", set: text(&s.Allocator.Drain)},
+			{key: "expandable_segments", set: flag(&s.Allocator.ExpandableSegments)},
+			{key: "segment_size_mb", set: integer(&s.Allocator.SegmentSizeMB, 0, maxMB)},
+			{key: "page_size", set: text(&s.Allocator.PageSize)},
+			{key: "base_addr_aligned_kb", set: integer(&s.Allocator.BaseAddrAlignedKB, 0, maxMB)},
+			{key: "throw_on_npumalloc_oom", set: flag(&s.Allocator.ThrowOnNPUMallocOOM)},
+			{key: "fresh_segment_split", set: flag(&s.Allocator.FreshSegmentSplit)},
 		}},
 		{key: "pinned", sub: []field{
 			{key: "rounding", set: text(&s.Pinned.Rounding)},
@@ -199,13 +193,17 @@ func (s *Setup) fields() []field {
 			{key: "release", set: text(&s.Executor.Release)},
 			{key: "clean", set: flag(&s.Executor.Clean)},
 			{key: "prefetch", set: text(&s.Executor.Prefetch)},
+			{key: "drain", set: text(&s.Executor.Drain)},
 			{key: "features", set: text(&s.Executor.Features)},
+			{key: "match", set: text(&s.Executor.Match)},
+			{key: "priority", set: whole(&s.Executor.Priority, 1, 1000)},
 		}},
 		{key: "iterations", set: integer(&s.Iterations, 1, maxIterations)},
 		{key: "warmup", set: integer(&s.Warmup, 0, maxIterations-1)},
 		{key: "replications", set: integer(&s.Replications, 1, 1000)},
 		{key: "seed", set: integer(&s.Seed, 0, math.MaxInt64)},
 		{key: "host", set: choice(&s.Host, "full", "none")},
+		{key: "series", set: flag(&s.Series)},
 	}
 }
 
@@ -213,15 +211,14 @@ func (w *Workload) fields() []field {
 	return []field{
 		{key: "kind", set: choice(&w.Kind, "decoder", "trace")},
 		{key: "model", set: text(&w.Model)},
+		{key: "layers", set: integer(&w.Layers, 1, maxLayers)},
+		{key: "hidden", set: integer(&w.Hidden, 1, maxHidden)},
 		{key: "seq", set: integer(&w.Seq, 1, maxSeq)},
 		{key: "tokens_per_step", set: integer(&w.TokensPerStep, 1, maxTokens)},
+		{key: "micro_batches", set: integer(&w.MicroBatches, 1, maxBatch)},
 		{key: "save", set: choice(&w.Save, "minimal", "eager")},
 		{key: "attention", set: choice(&w.Attention, "fused", "unfused")},
 		{key: "fold", set: flag(&w.Fold)},
-		{key: "skip_probability", set: number(&w.SkipProbability, 0, 1)},
-		{key: "skip_burst", set: integer(&w.SkipBurst, 0, maxIterations)},
-		{key: "validate_every", set: integer(&w.ValidateEvery, 0, maxIterations)},
-		{key: "validate_batches", set: integer(&w.ValidateBatches, 0, maxBatch)},
 		{key: "trace", set: text(&w.Trace)},
 		{key: "network", set: text(&w.Network)},
 		{key: "batch", set: integer(&w.Batch, 1, maxBatch)},
@@ -236,7 +233,9 @@ func (s *Strategy) fields() []field {
 		{key: "policy", set: text(&s.Policy)},
 		{key: "options", free: &s.Options},
 		{key: "profiler", set: text(&s.Profiler)},
+		{key: "always_profile", set: flag(&s.AlwaysProfile)},
 		{key: "layouts", set: s.setLayouts},
+		{key: "vpp", set: integer(&s.VPP, 1, maxDegree)},
 		{key: "zero", set: integer(&s.ZeRO, 1, 3)},
 		{key: "recompute", set: texts(&s.Recompute)},
 		{key: "micro_batch", set: integers(&s.MicroBatch, 1, maxBatch)},
@@ -273,41 +272,6 @@ func (s *Strategy) setLayouts(v any) error {
 		s.Layouts = append(s.Layouts, l)
 	}
 	return nil
-}
-
-func (t *TableSpec) fields() []field {
-	return []field{
-		{key: "name", set: fileName(&t.Name)},
-		{key: "title", set: text(&t.Title)},
-		{key: "show", set: texts(&t.Show)},
-		{key: "value", set: text(&t.Value)},
-		{key: "terminal", set: flag(&t.Terminal)},
-	}
-}
-
-func (f *FigureSpec) fields() []field {
-	return []field{
-		{key: "name", set: fileName(&f.Name)},
-		{key: "title", set: text(&f.Title)},
-		{key: "value", set: text(&f.Value)},
-	}
-}
-
-func (c *ClaimSpec) fields() []field {
-	return []field{
-		{key: "name", set: text(&c.Name)},
-		{key: "kind", set: choice(&c.Kind, "gain", "reference", "value")},
-		{key: "value", set: text(&c.Value)},
-		{key: "of", set: texts(&c.Of)},
-		{key: "over", set: texts(&c.Over)},
-		{key: "reference", set: text(&c.Reference)},
-		{key: "statistic", set: choice(&c.Statistic, "min", "median", "max")},
-		{key: "published", set: number(&c.Published, -math.MaxFloat64, math.MaxFloat64)},
-		{key: "source", set: text(&c.Source)},
-		{key: "where", free: &c.Where},
-		{key: "at_least", set: number(&c.AtLeast, -math.MaxFloat64, math.MaxFloat64)},
-		{key: "at_most", set: number(&c.AtMost, -math.MaxFloat64, math.MaxFloat64)},
-	}
 }
 
 var fileForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -391,6 +355,7 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 	known := append([]field{
 		{key: "name", set: fileName(&c.Name)},
 		{key: "title", set: text(&c.Title)},
+		{key: "compare_with", set: text(&c.CompareWith)},
 		{key: "column"}, {key: "axes"}, {key: "table"}, {key: "figure"}, {key: "claim"},
 		{key: "quick", free: &c.quick},
 	}, c.base.fields()...)
@@ -490,9 +455,22 @@ func within(prefix string, err error) error {
 }
 
 func (c *Config) addStrategy(prefix string, t map[string]any) error {
-	s := Strategy{Policy: "none", Profiler: "none", ZeRO: 1, Recompute: []string{"none"}, MicroBatch: []int64{1}}
-	if err := assign(s.fields(), prefix, nil, t); err != nil {
-		return err
+	s := Strategy{Policy: "none", Profiler: "none", VPP: 1, ZeRO: 1, Recompute: []string{"none"}, MicroBatch: []int64{1}}
+	if like, ok := t["like"]; ok {
+		i := slices.IndexFunc(c.Strategies, func(o Strategy) bool { return o.Name == like })
+		if i < 0 {
+			return &keyError{prefix + ".like", fmt.Sprintf(" = %s: want the name of a strategy above", show(like))}
+		}
+		s = c.Strategies[i]
+		s.Name = ""
+	}
+	for _, l := range leaves(nil, t) { // one by one: tables of the strategy it is like are extended
+		if l.path[0] == "like" && len(l.path) == 1 {
+			continue
+		}
+		if err := assign(s.fields(), prefix, l.path, l.value); err != nil {
+			return err
+		}
 	}
 	if s.Name == "" {
 		return &keyError{prefix + ".name", ": missing; want a name for tables"}
@@ -553,57 +531,6 @@ func (c *Config) addAxes(value any, meta toml.MetaData) error {
 		c.Axes = append(c.Axes, axis)
 	}
 	return nil
-}
-
-// checkReports checks what tables, figures and claims refer to.
-func (c *Config) checkReports() error {
-	names := map[string]string{} // file name -> who writes it
-	for i := range c.Tables {
-		t := &c.Tables[i]
-		path := fmt.Sprintf("table[%d]", i)
-		if (t.Value == "") == (t.Show == nil) {
-			return &keyError{path, ": want either show, a list of columns, or value, one column per strategy"}
-		}
-		for _, column := range append(slices.Clone(t.Show), t.Value) {
-			if err := c.checkColumn(join(path, "show"), column); column != "" && err != nil {
-				return err
-			}
-		}
-		if owner := names[t.Name]; owner != "" {
-			return &keyError{path + ".name", fmt.Sprintf(" = %q: %s has this name", t.Name, owner)}
-		}
-		names[t.Name] = path
-	}
-	for i := range c.Figures {
-		f := &c.Figures[i]
-		path := fmt.Sprintf("figure[%d]", i)
-		if err := c.checkColumn(path+".value", f.Value); err != nil {
-			return err
-		}
-		if owner := names[f.Name]; owner != "" {
-			return &keyError{path + ".name", fmt.Sprintf(" = %q: %s has this name", f.Name, owner)}
-		}
-		names[f.Name] = path
-	}
-	for i := range c.Claims {
-		if err := c.checkClaim(fmt.Sprintf("claim[%d]", i), &c.Claims[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkColumn refuses a name that rows.csv will not have.
-func (c *Config) checkColumn(path, name string) error {
-	frame := newFrame(c.Axes)
-	if frame.Index(name) >= 0 || name == stallsColumn {
-		return nil
-	}
-	have := []string{stallsColumn}
-	for _, col := range frame.Columns {
-		have = append(have, col.Name)
-	}
-	return &keyError{path, fmt.Sprintf(" = %q: no such column; nearest is %s", name, nearest.Name(name, have))}
 }
 
 func (c *Config) strategyNames() []string {

@@ -358,6 +358,7 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 		fmt.Fprintf(stderr, "shard %s of %s done; -merge writes the results when all are\n", e.cmd.shard, e.name)
 		return nil
 	}
+	e.attachBaselines(found)
 	frame := rows(e.Axes, found)
 	if ctx.Err() != nil {
 		return e.interrupted(frame, found, bar.done)
@@ -395,13 +396,19 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 // outputs are the files of a complete run beside rows.csv and manifest.json.
 func (e *experiment) outputs(found []*CellResult, claims []results.Claim) []output {
 	list := []output{{"claims.csv", results.ClaimFrame(claims).WriteCSV}}
+	if e.base.Series {
+		list = append(list, output{"iterations.csv", iterationFrame(e.Axes, found).WriteCSV})
+	}
 	for i := range e.Tables {
 		t := e.table(&e.Tables[i], found)
 		name := e.Tables[i].Name
 		list = append(list, output{name + ".md", t.Markdown}, output{name + ".tex", t.LaTeX}, output{name + ".csv", t.CSV})
 	}
 	for i := range e.Figures {
-		f := e.figure(&e.Figures[i], found)
+		f, ok := e.figure(&e.Figures[i], found)
+		if !ok {
+			continue
+		}
 		name := e.Figures[i].Name
 		list = append(list, output{name + ".svg", f.SVG}, output{name + ".pdf", f.PDF}, output{name + ".png", f.PNG})
 	}
@@ -428,7 +435,7 @@ func (e *experiment) write(frame *results.Frame, found []*CellResult, claims []r
 // earlier complete run left beside them: it does not belong to these rows.
 func (e *experiment) interrupted(frame *results.Frame, found []*CellResult, done int) error {
 	stop := fmt.Errorf("interrupted after %d of %d cells; -resume goes on from kept outcomes", done, len(e.cells))
-	names := []string{"claims.csv"}
+	names := []string{"claims.csv", "iterations.csv"}
 	for i := range e.Tables {
 		names = append(names, e.Tables[i].Name+".md", e.Tables[i].Name+".tex", e.Tables[i].Name+".csv")
 	}

@@ -20,7 +20,7 @@ type Point struct {
 func (p *Point) Ideal() *Point {
 	q := *p
 	q.Strategy.Policy, q.Strategy.Options, q.Strategy.Profiler = "none", nil, "none"
-	q.Strategy.Ideal = true
+	q.Strategy.Ideal, q.Strategy.AlwaysProfile = true, false
 	return &q
 }
 
@@ -39,6 +39,9 @@ type Cell struct {
 	Axes     []string // the value of each axis, as in the file
 	Strategy string
 	Points   []*Point
+
+	search Search                          // Key "" = none; with one, Points are of its first value
+	at     func(v int64) ([]*Point, error) // points of a value of the search
 
 	column, strategy int // indices in Config, for messages
 }
@@ -120,8 +123,35 @@ func plain(v any) string {
 	return show(v)
 }
 
-// resolve fills cell.Points: base, then strategy, column, axes, settings.
+// resolve fills cell.Points: base, then strategy, column, axes, settings, and
+// the searched key.
 func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices func(node map[string]any) (int, error)) error {
+	setup, err := c.setup(cell, axes, values)
+	if err != nil {
+		return err
+	}
+	if setup.Search.Key == "" {
+		cell.Points, err = c.points(setup, devices)
+		return err
+	}
+	cell.search = setup.Search
+	if err := cell.search.check(); err != nil {
+		return err
+	}
+	cell.at = func(v int64) ([]*Point, error) {
+		tried := setup
+		l := cell.search.leaf(v)
+		if err := assign(tried.fields(), "", l.path, l.value); err != nil {
+			return nil, within("search", err)
+		}
+		return c.points(tried, devices)
+	}
+	cell.Points, err = cell.at(cell.search.From)
+	return err
+}
+
+// setup lays the cell's values over each other.
+func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 	setup := c.base
 	setup.Strategy = c.Strategies[cell.strategy]
 	overlay := leaves(nil, setup.Strategy.Set)
@@ -134,44 +164,49 @@ func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices func(nod
 	}
 	for _, l := range overlay {
 		if err := assign(setup.fields(), "", l.path, l.value); err != nil {
-			return err
+			return Setup{}, err
 		}
 	}
 	if setup.Warmup >= setup.Iterations {
-		return &keyError{"warmup", fmt.Sprintf(" = %d: want fewer than iterations = %d", setup.Warmup, setup.Iterations)}
+		return Setup{}, &keyError{"warmup", fmt.Sprintf(" = %d: want fewer than iterations = %d", setup.Warmup, setup.Iterations)}
 	}
+	return setup, nil
+}
+
+// points are the choices that a set-up leaves to the search of a cell.
+func (c *Config) points(setup Setup, devices func(node map[string]any) (int, error)) ([]*Point, error) {
 	if setup.Workload.Kind == "trace" {
 		if setup.Workload.Trace == "" {
-			return &keyError{"workload.trace", `: missing; want a path, since workload.kind = "trace"`}
+			return nil, &keyError{"workload.trace", `: missing; want a path, since workload.kind = "trace"`}
 		}
-		cell.Points = []*Point{{Setup: setup, Dir: c.dir()}}
-		return nil
+		return []*Point{{Setup: setup, Dir: c.dir()}}, nil
 	}
 	if err := checkDecoder(&setup.Workload); err != nil {
-		return err
+		return nil, err
 	}
 	n, err := devices(setup.Node)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	layouts := setup.Strategy.Layouts
 	if setup.Strategy.AllLayouts {
 		layouts = allLayouts(int64(n))
 	}
 	if len(layouts) == 0 {
-		return &keyError{"strategy.layouts", `: missing; want "all" or an array of layouts such as "tp2pp1dp4"`}
+		return nil, &keyError{"strategy.layouts", `: missing; want "all" or an array of layouts such as "tp2pp1dp4"`}
 	}
 	if n := len(layouts) * len(setup.Strategy.Recompute) * len(setup.Strategy.MicroBatch); n > maxCells {
-		return &keyError{"strategy", fmt.Sprintf(": %d layouts x %d recomputations x %d micro-batch sizes: want at most %d points", len(layouts), len(setup.Strategy.Recompute), len(setup.Strategy.MicroBatch), maxCells)}
+		return nil, &keyError{"strategy", fmt.Sprintf(": %d layouts x %d recomputations x %d micro-batch sizes: want at most %d points", len(layouts), len(setup.Strategy.Recompute), len(setup.Strategy.MicroBatch), maxCells)}
 	}
+	var points []*Point
 	for _, l := range layouts {
 		for _, r := range setup.Strategy.Recompute {
 			for _, mb := range setup.Strategy.MicroBatch {
-				cell.Points = append(cell.Points, &Point{Setup: setup, Dir: c.dir(), Layout: l, Recompute: r, MicroBatch: mb})
+				points = append(points, &Point{Setup: setup, Dir: c.dir(), Layout: l, Recompute: r, MicroBatch: mb})
 			}
 		}
 	}
-	return nil
+	return points, nil
 }
 
 func checkDecoder(w *Workload) error {
@@ -180,12 +215,20 @@ func checkDecoder(w *Workload) error {
 		return &keyError{"workload.model", ": missing; want a model, or workload.kind = \"trace\""}
 	case w.Seq == 0:
 		return &keyError{"workload.seq", ": missing; want tokens per sequence"}
-	case w.TokensPerStep == 0:
-		return &keyError{"workload.tokens_per_step", ": missing; want tokens per optimizer step of the whole job"}
+	case (w.TokensPerStep == 0) == (w.MicroBatches == 0):
+		return &keyError{"workload.tokens_per_step", ": want either that, tokens per optimizer step of the whole job, or workload.micro_batches, per step and replica"}
 	case w.TokensPerStep%w.Seq != 0:
 		return &keyError{"workload.tokens_per_step", fmt.Sprintf(" = %d: want a multiple of workload.seq = %d", w.TokensPerStep, w.Seq)}
 	}
 	return nil
+}
+
+// sequences is the number of sequences per optimizer step of the whole job.
+func (p *Point) sequences() int64 {
+	if w := &p.Workload; w.MicroBatches == 0 {
+		return w.TokensPerStep / w.Seq
+	}
+	return p.Workload.MicroBatches * p.MicroBatch * p.Layout.DP
 }
 
 // allLayouts lists every (TP, PP, DP) whose product is n, TP varying slowest.

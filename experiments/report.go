@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -13,17 +12,21 @@ import (
 
 // table builds the table that spec asks for. All cells are finished.
 func (c *Config) table(spec *TableSpec, cells []*CellResult) *paper.Table {
-	t := &paper.Table{Title: spec.Title, Columns: []paper.Column{{Name: "column"}}}
-	if t.Title == "" {
-		t.Title = c.Title
-	}
+	cells = c.chosen(spec.Where, cells)
+	t := &paper.Table{Columns: []paper.Column{{Name: "column"}}}
 	for _, a := range c.Axes {
 		t.Columns = append(t.Columns, paper.Column{Name: shortKey(a.Key)})
 	}
-	if spec.Value != "" {
+	switch {
+	case spec.Claim != "":
+		t = c.comparisons(spec, cells)
+	case spec.Value != "":
 		c.pivot(t, spec.Value, cells)
-	} else {
+	default:
 		c.list(t, spec.Show, cells)
+	}
+	if t.Title = spec.Title; t.Title == "" {
+		t.Title = c.Title
 	}
 	return t
 }
@@ -58,7 +61,7 @@ func (c *Config) pivot(t *paper.Table, value string, cells []*CellResult) {
 		line := append([]string{group[0].Cell.Column}, group[0].Cell.Axes...)
 		for _, cell := range group {
 			s := printed(cell, value)
-			if s == "" {
+			if s == "" && cell.Best < 0 {
 				s = "OOM"
 			}
 			line = append(line, s)
@@ -66,6 +69,75 @@ func (c *Config) pivot(t *paper.Table, value string, cells []*CellResult) {
 		t.Rows = append(t.Rows, line)
 	}
 	t.Notes = append(t.Notes, "Values: "+heading(value)+".")
+}
+
+// comparisons has one line per column and values of the axes other than across,
+// and one column per value of that.
+func (c *Config) comparisons(spec *TableSpec, cells []*CellResult) *paper.Table {
+	claim := c.claim(spec.Claim)
+	across := slices.Index(c.axisKeys(), spec.Across)
+	t := &paper.Table{Columns: []paper.Column{{Name: "column"}}}
+	for i, a := range c.Axes {
+		if i != across {
+			t.Columns = append(t.Columns, paper.Column{Name: shortKey(a.Key)})
+		}
+	}
+	fixed := len(t.Columns)
+	at := map[string]int{} // row by what stands in its first columns
+	for _, group := range groups(cells) {
+		if !c.matches(claim.Where, group[0].Cell) {
+			continue
+		}
+		line := []string{group[0].Cell.Column}
+		for i, v := range group[0].Cell.Axes {
+			if i != across {
+				line = append(line, v)
+			}
+		}
+		key := strings.Join(line, "\x00")
+		if _, ok := at[key]; !ok {
+			at[key] = len(t.Rows)
+			t.Rows = append(t.Rows, line)
+		}
+		name := fmt.Sprintf("%s = %s", shortKey(spec.Across), group[0].Cell.Axes[across])
+		col := slices.IndexFunc(t.Columns, func(p paper.Column) bool { return p.Name == name })
+		if col < 0 {
+			col = len(t.Columns)
+			t.Columns = append(t.Columns, paper.Column{Name: name, Number: true})
+		}
+		row := &t.Rows[at[key]]
+		for len(*row) <= col {
+			*row = append(*row, "")
+		}
+		if v := claim.compare(group); v.of != nil {
+			(*row)[col] = fmt.Sprintf("%.1f", v.percent)
+		} else {
+			(*row)[col] = v.note
+		}
+	}
+	for i := range t.Rows {
+		for len(t.Rows[i]) < max(len(t.Columns), fixed) {
+			t.Rows[i] = append(t.Rows[i], "")
+		}
+	}
+	t.Notes = append(t.Notes, fmt.Sprintf("Values: change of %s in percent, %s over %s.", heading(claim.Value), strings.Join(claim.Of, " or "), strings.Join(claim.Over, " or ")))
+	return t
+}
+
+// claim is the claim of that name, which exists.
+func (c *Config) claim(name string) *ClaimSpec {
+	return &c.Claims[slices.IndexFunc(c.Claims, func(s ClaimSpec) bool { return s.Name == name })]
+}
+
+// chosen are the cells that a table or figure is about.
+func (c *Config) chosen(where map[string]any, cells []*CellResult) []*CellResult {
+	var list []*CellResult
+	for _, cell := range cells {
+		if c.matches(where, cell.Cell) {
+			list = append(list, cell)
+		}
+	}
+	return list
 }
 
 // groups splits cells into those that differ in strategy only. Strategies vary
@@ -104,10 +176,20 @@ func printed(c *CellResult, column string) string {
 		return s
 	case strings.HasSuffix(column, "_ms"):
 		return fmt.Sprintf("%.1f", v.Number())
-	case strings.HasPrefix(column, "fraction"):
+	case strings.HasSuffix(column, "_us"), strings.HasSuffix(column, "_percent"), strings.HasSuffix(column, "_slowdown"):
+		return fmt.Sprintf("%.2f", v.Number())
+	case strings.HasPrefix(column, "fraction"), strings.HasSuffix(column, "_fraction"):
 		return fmt.Sprintf("%.3f", v.Number())
 	case column == "multiple_of_hbm":
 		return fmt.Sprintf("%.2f", v.Number())
+	case column == "operators_per_iteration":
+		return fmt.Sprintf("%.0f", v.Number())
+	case column == "lost_iterations_per_change", column == "recovery_iterations":
+		s := fmt.Sprintf("%.2f", v.Number())
+		if half := halfWidth(c, column); half > 0 {
+			s += fmt.Sprintf(" ± %.2f", half)
+		}
+		return s
 	case strings.Contains(column, "_per_s"):
 		return fmt.Sprintf("%.0f", v.Number())
 	}
@@ -139,6 +221,10 @@ func heading(column string) string {
 		return words(strings.TrimSuffix(column, "_bytes")) + " (GiB)"
 	case strings.HasSuffix(column, "_ms"):
 		return words(strings.TrimSuffix(column, "_ms")) + " (ms)"
+	case strings.HasSuffix(column, "_us"):
+		return words(strings.TrimSuffix(column, "_us")) + " (us)"
+	case strings.HasSuffix(column, "_percent"):
+		return words(strings.TrimSuffix(column, "_percent")) + " (%)"
 	}
 	return words(column)
 }
@@ -163,31 +249,3 @@ func oomText(o *OOM) string {
 
 // fineGiB keeps small requests visible.
 func fineGiB(b sim.Bytes) string { return fmt.Sprintf("%.3f", float64(b)/float64(sim.GiB)) }
-
-// figure builds the figure that spec asks for: a panel per combination of axis
-// values, in the order of the file.
-func (c *Config) figure(spec *FigureSpec, cells []*CellResult) *paper.Bars {
-	b := &paper.Bars{Title: spec.Title, YLabel: heading(spec.Value), Series: c.strategyNames()}
-	if b.Title == "" {
-		b.Title = c.Title
-	}
-	for _, group := range groups(cells) {
-		title := strings.Join(group[0].Cell.Axes, ", ")
-		i := slices.IndexFunc(b.Panels, func(p paper.Panel) bool { return p.Title == title })
-		if i < 0 {
-			i = len(b.Panels)
-			b.Panels = append(b.Panels, paper.Panel{Title: title, Absent: "OOM"})
-		}
-		p := &b.Panels[i]
-		p.Groups = append(p.Groups, group[0].Cell.Column)
-		values := make([]float64, len(group))
-		for s, cell := range group {
-			values[s] = math.NaN()
-			if v, ok := valueOf(cell, spec.Value); ok {
-				values[s] = v.Number()
-			}
-		}
-		p.Values = append(p.Values, values)
-	}
-	return b
-}

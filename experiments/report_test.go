@@ -163,7 +163,7 @@ func TestTables(t *testing.T) {
 			t.Errorf("row %q, want %q", got, want)
 		}
 	}
-	figure := c.figure(&FigureSpec{Value: "iteration_time_ms"}, cells)
+	figure := c.barFigure(&FigureSpec{Value: "iteration_time_ms"}, cells)
 	if err := figure.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -3,9 +3,11 @@ package experiments
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"smartswap/eager/stream"
+	"smartswap/profilers"
 	"smartswap/results"
 )
 
@@ -27,6 +29,8 @@ const (
 	simulated        // it ran
 	fitting          // it ran and fits
 	failing          // it ran and does not fit
+	searched         // by a [search]
+	adapted          // iterations are kept, and their sequence changes
 )
 
 func (s scope) covers(r *Result) bool {
@@ -39,6 +43,10 @@ func (s scope) covers(r *Result) bool {
 		return r.Status == Simulated
 	case failing:
 		return r.Status == OutOfHBM
+	case searched:
+		return r.Tried > 0
+	case adapted:
+		return r.Adaptation != nil
 	}
 	return true
 }
@@ -99,30 +107,109 @@ func rowColumns() []rowColumn {
 			return r.Interval.Milliseconds()
 		}),
 		decimal("fraction_of_ideal", "iteration time of the same point with unbounded HBM over its own; of the best point", fitting, func(r *Result) float64 {
-			if !r.Best {
+			if r.Ideal == nil {
 				return math.NaN()
 			}
 			return float64(r.Ideal.Time) / float64(r.Outcome.Time)
 		}),
+		decimal("overhead_percent", "iteration time over that of the strategy that the file compares with, less one; of the best point", fitting, func(r *Result) float64 {
+			if r.Baseline == nil {
+				return math.NaN()
+			}
+			return 100 * relative(r.Outcome.Time, r.Baseline.Time)
+		}),
 		decimal("multiple_of_hbm", "peak allocated bytes of the same point with unbounded HBM over what the allocator may reserve; of the best point, empty for ideal strategies", fitting, func(r *Result) float64 {
-			if !r.Best || r.Bounds.Capacity == 0 {
+			if r.Ideal == nil || r.Bounds.Capacity == 0 {
 				return math.NaN()
 			}
 			return float64(r.Ideal.PeakAllocated) / float64(r.Bounds.Capacity)
 		}),
 		whole("peak_allocated_bytes", "peak bytes in blocks handed out, worst device", simulated, func(r *Result) int64 { return int64(r.Outcome.PeakAllocated) }),
 		whole("peak_reserved_bytes", "peak bytes the allocator held from the driver, worst device", simulated, func(r *Result) int64 { return int64(r.Outcome.PeakReserved) }),
+		whole("first_stage_allocated_bytes", "peak bytes handed out on the first simulated rank, of the first pipeline stage", simulated, func(r *Result) int64 { return int64(r.Outcome.First.Allocated) }),
+		whole("first_stage_reserved_bytes", "peak bytes reserved there", simulated, func(r *Result) int64 { return int64(r.Outcome.First.Reserved) }),
+		whole("last_stage_allocated_bytes", "peak bytes handed out on the last simulated rank, of the last pipeline stage", simulated, func(r *Result) int64 { return int64(r.Outcome.Last.Allocated) }),
+		whole("last_stage_reserved_bytes", "peak bytes reserved there", simulated, func(r *Result) int64 { return int64(r.Outcome.Last.Reserved) }),
 		whole("host_bytes", "peak host memory that held tensors, whole node", simulated, func(r *Result) int64 { return int64(r.Outcome.PeakHost) }),
 		whole("out_bytes", "moved to the host per iteration and device", fitting, func(r *Result) int64 { return int64(r.Outcome.OutBytes) }),
 		whole("in_bytes", "moved back per iteration and device", fitting, func(r *Result) int64 { return int64(r.Outcome.InBytes) }),
 		whole("evictions", "swap-outs per iteration that a failed allocation forced, all simulated ranks", fitting, func(r *Result) int64 { return r.Outcome.Evictions }),
 		whole("faults", "swap-ins per iteration that an operator had to wait for unplanned, all simulated ranks", fitting, func(r *Result) int64 { return r.Outcome.Faults }),
+		decimal("host_busy_ms", "dispatching thread at work, per iteration of the whole run, mean over ranks", fitting, func(r *Result) float64 { return r.Outcome.HostBusy.Milliseconds() }),
 		decimal("busy_ms", "compute stream running kernels, per iteration, mean over ranks", fitting, func(r *Result) float64 { return r.Outcome.Busy.Milliseconds() }),
 	}
 	for cause := stream.Cause(0); cause < stream.NumCauses; cause++ {
 		columns = append(columns, decimal("stall_"+cause.Name()+"_ms", "compute stream waiting, per iteration, mean over ranks; cause: "+causeText[cause], fitting,
 			func(r *Result) float64 { return r.Outcome.Stalls[cause].Milliseconds() }))
 	}
+	changes := func(r *Result, seen func(*SequenceOutcome) bool) float64 {
+		if !r.Point.Series || len(r.Runs) == 0 {
+			return math.NaN()
+		}
+		n := 0
+		for _, run := range r.Runs {
+			for i := range run.Iterations {
+				if seen(&run.Iterations[i].Sequence) {
+					n++
+				}
+			}
+		}
+		return float64(n) / float64(len(r.Runs))
+	}
+	detects := func(d profilers.Detector, s *SequenceOutcome) bool {
+		return s.Length >= d.MaxLength || s.ZeroPad < d.MinCosine
+	}
+	columns = append(columns,
+		decimal("operators_per_iteration", "program operators that a rank dispatches, mean over iterations and ranks", simulated, func(r *Result) float64 { return r.Outcome.OpsPerIteration }),
+		decimal("operator_us", "compute stream's kernel time per operator of the program", fitting, func(r *Result) float64 {
+			return r.Outcome.Busy.Milliseconds() * 1000 / r.Outcome.OpsPerIteration
+		}),
+		text("records", "what a profiler records that is always on", fitting, func(r *Result) string { return r.Outcome.Records }),
+		whole("completed_iterations", "iterations of the first run that ended", simulated, func(r *Result) int64 { return r.Outcome.Completed }),
+		whole("runs_that_fit", "replications that did not run out of memory", simulated, func(r *Result) int64 {
+			n := int64(0)
+			for _, run := range r.Runs {
+				if run.OOM == nil {
+					n++
+				}
+			}
+			return n
+		}),
+		decimal("sequence_changes", "iterations whose operator sequence is not that of the one before, per run; with series", simulated, func(r *Result) float64 {
+			return changes(r, func(s *SequenceOutcome) bool { return s.Changed })
+		}),
+		decimal("seen_by_length", "of them, those that a comparison of operator counts notices (5 %)", simulated, func(r *Result) float64 {
+			return changes(r, func(s *SequenceOutcome) bool { return detects(profilers.LengthOnly(), s) })
+		}),
+		decimal("seen_by_cosine", "of them, those that counts or the cosine of name ids notice (5 %, 95 %)", simulated, func(r *Result) float64 {
+			return changes(r, func(s *SequenceOutcome) bool { return detects(profilers.LengthAndCosine(), s) })
+		}),
+		decimal("detected_changes", "of them, those that the policy on rank 0 notes before the next one, per run; of policies that keep notes", simulated, func(r *Result) float64 {
+			return detection(r, func(d *profilers.Detection) int { return d.Detected })
+		}),
+		decimal("missed_changes", "of them, those that it does not", simulated, func(r *Result) float64 {
+			return detection(r, func(d *profilers.Detection) int { return d.Missed })
+		}),
+		decimal("false_alarms", "changes that it notes and that are none, or were noted before, per run", simulated, func(r *Result) float64 {
+			return detection(r, func(d *profilers.Detection) int { return d.FalseAlarms })
+		}),
+		decimal("detection_latency_iterations", "iterations from a change to the note, 0 for its own; mean over those noticed", simulated, func(r *Result) float64 {
+			return detection(r, func(d *profilers.Detection) int { return d.Latency }) / detection(r, func(d *profilers.Detection) int { return d.Detected })
+		}),
+		decimal("undisturbed_slowdown", "iteration time over ideal of the same point without variation", adapted, func(r *Result) float64 { return r.Adaptation.Undisturbed }),
+		decimal("lost_iterations_per_change", "what counted iterations take above the undisturbed slow-down, in ideal iterations, divided by the changes of the sequence", adapted, func(r *Result) float64 { return r.Adaptation.Lost.Mean }),
+		decimal("lost_iterations_ci95", "half-width of its 95 % confidence interval", adapted, func(r *Result) float64 { return r.Adaptation.Lost.Half }),
+		decimal("recovery_iterations", "iterations from a change until one is within 0.05 ideal iterations of the undisturbed slow-down, or until the next change", adapted, func(r *Result) float64 { return r.Adaptation.Recovery.Mean }),
+		decimal("recovery_iterations_ci95", "half-width of its 95 % confidence interval", adapted, func(r *Result) float64 { return r.Adaptation.Recovery.Half }),
+		decimal("unrecovered_fraction", "share of changes that the next one, or the end, overtakes", adapted, func(r *Result) float64 { return r.Adaptation.Late.Mean }),
+		whole("tried", "value of the searched key", searched, func(r *Result) int64 { return r.Tried }),
+		decimal("slowdown_percent", "iteration time over that of the same point with unbounded HBM, less one; of the best point", fitting, func(r *Result) float64 {
+			if r.Ideal == nil {
+				return math.NaN()
+			}
+			return 100 * slowdown(r)
+		}),
+	)
 	return append(columns,
 		text("oom_operator", "operator whose allocation failed", failing, func(r *Result) string { return r.Outcome.OOM.Operator }),
 		whole("oom_rank", "simulated rank that ran out", failing, func(r *Result) int64 { return int64(r.Outcome.OOM.Rank) }),
@@ -134,6 +221,18 @@ func rowColumns() []rowColumn {
 		whole("events", "simulated events of the run", simulated, func(r *Result) int64 { return int64(r.Outcome.Events) }),
 		text("fingerprint", "hash of the event history", simulated, func(r *Result) string { return fmt.Sprintf("%016x", r.Outcome.Fingerprint) }),
 	)
+}
+
+// detection is the mean over a point's runs of a count; NaN if a run has none.
+func detection(r *Result, of func(*profilers.Detection) int) float64 {
+	sum := 0
+	for _, run := range r.Runs {
+		if run.Detection == nil {
+			return math.NaN()
+		}
+		sum += of(run.Detection)
+	}
+	return float64(sum) / float64(len(r.Runs))
 }
 
 // causeText explains the causes of waiting.
@@ -159,14 +258,28 @@ func tokensPerSecond(o *Outcome) float64 {
 
 // newFrame is rows.csv without rows.
 func newFrame(axes []Axis) *results.Frame {
-	f := &results.Frame{Columns: []results.Column{{Name: "column", Kind: results.Text, About: "column of the figure"}}}
-	for _, a := range axes {
-		f.Columns = append(f.Columns, results.Column{Name: a.Key, Kind: results.Text, About: "axis: value of this key in the experiment file"})
-	}
+	f := &results.Frame{Columns: dimensions(axes)}
 	for _, c := range rowColumns() {
 		f.Columns = append(f.Columns, c.Column)
 	}
 	return f
+}
+
+// dimensions are the first columns of every file of rows.
+func dimensions(axes []Axis) []results.Column {
+	columns := []results.Column{{Name: "column", Kind: results.Text, About: "column of the figure"}}
+	for _, a := range axes {
+		columns = append(columns, results.Column{Name: a.Key, Kind: results.Text, About: "axis: value of this key in the experiment file"})
+	}
+	return columns
+}
+
+func dimensionValues(c *CellResult) []results.Value {
+	row := []results.Value{results.TextValue(c.Cell.Column)}
+	for _, v := range c.Cell.Axes {
+		row = append(row, results.TextValue(v))
+	}
+	return row
 }
 
 // rows fills rows.csv: one row per point, cells that were not reached left
@@ -180,10 +293,7 @@ func rows(axes []Axis, cells []*CellResult) *results.Frame {
 		}
 		for i := range c.Results {
 			r := &c.Results[i]
-			row := []results.Value{results.TextValue(c.Cell.Column)}
-			for _, v := range c.Cell.Axes {
-				row = append(row, results.TextValue(v))
-			}
+			row := dimensionValues(c)
 			for _, col := range columns {
 				v := results.Value{}
 				if col.after.covers(r) {
@@ -222,6 +332,25 @@ func representative(c *CellResult) *Result {
 		}
 	}
 	return &c.Results[0]
+}
+
+// attachBaselines gives every best point that of the strategy the file compares
+// with.
+func (c *Config) attachBaselines(cells []*CellResult) {
+	finished := slices.DeleteFunc(slices.Clone(cells), func(cell *CellResult) bool { return cell == nil })
+	for _, group := range groups(finished) {
+		var baseline *Outcome
+		for _, cell := range group {
+			if cell.Cell.Strategy == c.CompareWith && cell.Best >= 0 {
+				baseline = &cell.Results[cell.Best].Outcome
+			}
+		}
+		for _, cell := range group {
+			if cell.Best >= 0 {
+				cell.Results[cell.Best].Baseline = baseline
+			}
+		}
+	}
 }
 
 // stallText lists the causes that cost at least 0.05 ms, in the order of their

@@ -41,7 +41,7 @@ func runCells(ctx context.Context, cells []*Cell, r Runner, workers int, done fu
 	for range workers {
 		crew.Go(func() {
 			for i, ok := take(); ok; i, ok = take() {
-				f, err := search(ctx, cells[i], r)
+				f, err := searchCell(ctx, cells[i], r)
 				mu.Lock()
 				if err != nil {
 					errs[i], failed = err, true
@@ -60,6 +60,15 @@ func runCells(ctx context.Context, cells []*Cell, r Runner, workers int, done fu
 		}
 	}
 	return found, nil
+}
+
+// searchCell finds the best point of a cell, or the largest value that its
+// [search] asks for.
+func searchCell(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
+	if cell.search.Key != "" {
+		return largest(ctx, cell, r)
+	}
+	return search(ctx, cell, r)
 }
 
 // memo serves points of equal keys with one run: the first asks, the others
@@ -202,6 +211,9 @@ func summary(c *CellResult) string {
 	}
 	best := &c.Results[c.Best]
 	o := &best.Outcome
+	if s := &c.Cell.search; s.Key != "" {
+		return fmt.Sprintf("%s = %d, %.2f of ideal speed, %v", s.Key, best.Tried, 1/(1+slowdown(best)), best.Point)
+	}
 	if o.Tokens == 0 {
 		return fmt.Sprintf("%.3f ms", o.Time.Milliseconds())
 	}

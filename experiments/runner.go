@@ -3,10 +3,8 @@ package experiments
 import (
 	"math"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"smartswap/eager/stream"
+	"smartswap/profilers"
 	"smartswap/sim"
 )
 
@@ -66,10 +64,29 @@ type Outcome struct {
 
 	OOM *OOM // nil: it fits
 
+	Completed       int64   // iterations that ended
+	OpsPerIteration float64 // program operators per rank
+
+	Records  string   // what the profiler records, if it is always on
+	HostBusy sim.Time // dispatching thread, per iteration of the whole run, mean over ranks
+	// OutByType splits OutBytes by what the runtime can tell about tensors.
+	OutByType [4]sim.Bytes
+	// First and Last are the peaks of the first and the last simulated rank:
+	// of the first and last pipeline stage.
+	First, Last Peaks
+	// Detection is how well the policy of rank 0 noticed changes of the
+	// sequence, by its own notes; only with Setup.Series, nil if it keeps none.
+	Detection *profilers.Detection
+	// Iterations of the whole run, complete ones; only with Setup.Series.
+	Iterations []IterationOutcome
+
 	Ops         int64 // program operators of the run
 	Events      uint64
 	Fingerprint uint64
 }
+
+// Peaks are those of one rank over the run.
+type Peaks struct{ Allocated, Reserved sim.Bytes }
 
 // OOM is why a run ended early.
 type OOM struct {
@@ -78,9 +95,9 @@ type OOM struct {
 	Requested, Free, Capacity sim.Bytes
 }
 
-// pool sums replications up: means, and the worst case of peaks. The interval
-// is the half-width of the 95 % confidence interval of the mean time, 0 when
-// there is one replication. One that does not fit decides for all.
+// pool sums replications up: means, and the worst case of peaks; the interval is
+// that of the mean time. One that does not fit decides for all. Iterations are
+// not pooled.
 func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 	o = *runs[0]
 	if len(runs) == 1 {
@@ -88,6 +105,7 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 	}
 	n := sim.Time(len(runs))
 	times := []float64{float64(runs[0].Time)}
+	o.Iterations = nil
 	for _, r := range runs[1:] {
 		if o.OOM == nil {
 			o.OOM = r.OOM
@@ -105,6 +123,12 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		for i := range o.Stalls {
 			o.Stalls[i] += r.Stalls[i]
 		}
+		o.HostBusy += r.HostBusy
+		o.OpsPerIteration += r.OpsPerIteration
+		for i := range o.OutByType {
+			o.OutByType[i] += r.OutByType[i]
+		}
+		o.First, o.Last = o.First.worst(r.First), o.Last.worst(r.Last)
 		o.Ops += r.Ops
 		o.Events += r.Events
 		o.Fingerprint = mixFingerprint(o.Fingerprint, r.Fingerprint)
@@ -118,9 +142,17 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 	for i := range o.Stalls {
 		o.Stalls[i] /= n
 	}
-	_, deviation := stat.MeanStdDev(times, nil)
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(runs) - 1)}.Quantile(0.975)
-	return o, sim.Time(math.Round(t * deviation / math.Sqrt(float64(len(runs)))))
+	o.HostBusy /= n
+	o.OpsPerIteration /= float64(n)
+	for i := range o.OutByType {
+		o.OutByType[i] /= sim.Bytes(n)
+	}
+	return o, sim.Time(math.Round(estimate(times).Half))
+}
+
+// worst is the larger of each peak.
+func (p Peaks) worst(q Peaks) Peaks {
+	return Peaks{max(p.Allocated, q.Allocated), max(p.Reserved, q.Reserved)}
 }
 
 // mixFingerprint chains fingerprints; the order matters. FNV-1a, word by word.

@@ -32,6 +32,15 @@ type Result struct {
 	Best     bool     // of its cell
 	// Ideal is the same point with unbounded HBM; of the best point only.
 	Ideal *Outcome
+	// Baseline is the best point of the strategy that the file compares with,
+	// under the same column and axis values; of the best point only.
+	Baseline *Outcome
+	// Tried is the value that a [search] tried here.
+	Tried int64
+	// Runs and IdealRuns are behind Outcome and Ideal, one per replication.
+	Runs, IdealRuns []*Outcome
+	// Adaptation is of the best point, with Setup.Series and variation.
+	Adaptation *Adaptation
 }
 
 // CellResult is a searched cell; Results are in the order of its points.
@@ -123,11 +132,9 @@ func search(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
 	if found.Best >= 0 {
 		best := &found.Results[found.Best]
 		best.Best = true
-		ideal, err := found.ideal(ctx, best, r)
-		if err != nil {
+		if err := found.compare(ctx, best, r); err != nil {
 			return nil, err
 		}
-		best.Ideal = ideal
 	}
 	return found, nil
 }
@@ -136,10 +143,10 @@ func search(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
 func (c *CellResult) run(ctx context.Context, i int, r Runner) error {
 	res := &c.Results[i]
 	var err error
-	res.Outcome, res.Interval, err = c.simulate(ctx, res.Point, r)
-	if err != nil {
+	if res.Runs, err = c.simulate(ctx, res.Point, r); err != nil {
 		return err
 	}
+	res.Outcome, res.Interval = pool(res.Runs)
 	res.Status, res.Why = Simulated, ""
 	switch {
 	case res.Outcome.OOM != nil:
@@ -151,42 +158,73 @@ func (c *CellResult) run(ctx context.Context, i int, r Runner) error {
 	return nil
 }
 
-// ideal is the same point with unbounded HBM.
-func (c *CellResult) ideal(ctx context.Context, best *Result, r Runner) (*Outcome, error) {
-	if best.Point.Strategy.Ideal {
-		return &best.Outcome, nil
+// compare runs what the best point is held against: itself with unbounded HBM,
+// and, if iterations vary and are kept, both without variation.
+func (c *CellResult) compare(ctx context.Context, best *Result, r Runner) error {
+	p := best.Point
+	if p.Strategy.Ideal && !p.Strategy.AlwaysProfile {
+		best.IdealRuns, best.Ideal = best.Runs, &best.Outcome
+	} else {
+		var err error
+		if best.IdealRuns, best.Ideal, err = c.ideal(ctx, p, r); err != nil {
+			return err
+		}
 	}
-	outcome, _, err := c.simulate(ctx, best.Point.Ideal(), r)
+	if !p.Series || len(p.Variation) == 0 {
+		return nil
+	}
+	steady := *p
+	steady.Variation, steady.Replications = nil, 1
+	runs, err := c.simulate(ctx, &steady, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	if runs[0].OOM != nil {
+		return nil // nothing undisturbed to hold the others against
+	}
+	_, ideal, err := c.ideal(ctx, &steady, r)
+	if err != nil {
+		return err
+	}
+	if a, ok := adapt(best.Runs, best.IdealRuns, int(p.Warmup), float64(runs[0].Time)/float64(ideal.Time)); ok {
+		best.Adaptation = &a
+	}
+	return nil
+}
+
+// ideal is p with unbounded HBM: its runs, and the pool of them.
+func (c *CellResult) ideal(ctx context.Context, p *Point, r Runner) ([]*Outcome, *Outcome, error) {
+	runs, err := c.simulate(ctx, p.Ideal(), r)
+	if err != nil {
+		return nil, nil, err
+	}
+	outcome, _ := pool(runs)
 	if outcome.OOM != nil {
-		return nil, fmt.Errorf("%v does not fit into unbounded memory", best.Point)
+		return nil, nil, fmt.Errorf("%v does not fit into unbounded memory", p)
 	}
-	return &outcome, nil
+	return runs, &outcome, nil
 }
 
 // simulate runs p's replications. Seeds of replications follow each other, the
 // same for every strategy: comparisons are paired.
-func (c *CellResult) simulate(ctx context.Context, p *Point, r Runner) (Outcome, sim.Time, error) {
+func (c *CellResult) simulate(ctx context.Context, p *Point, r Runner) ([]*Outcome, error) {
 	var runs []*Outcome
 	for n := range p.Replications {
 		if err := ctx.Err(); err != nil {
-			return Outcome{}, 0, err
+			return nil, err
 		}
 		q := *p
 		q.Seed += n
 		key, err := r.Key(&q)
 		if err != nil {
-			return Outcome{}, 0, err
+			return nil, err
 		}
 		o, err := r.Run(&q)
 		if err != nil {
-			return Outcome{}, 0, fmt.Errorf("%v: %w", p, err)
+			return nil, fmt.Errorf("%v: %w", p, err)
 		}
 		c.Runs = append(c.Runs, runRecord{key, o.Events})
 		runs = append(runs, o)
 	}
-	o, interval := pool(runs)
-	return o, interval, nil
+	return runs, nil
 }

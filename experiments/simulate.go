@@ -124,9 +124,12 @@ func (s *Simulator) Check(p *Point) error {
 		_, err := s.trace(p)
 		return err
 	}
-	m, err := workloads.LookupModel(p.Workload.Model)
+	m, err := p.model()
 	if err != nil {
-		return &keyError{"workload.model", fmt.Sprintf(" = %q: %v", p.Workload.Model, err)}
+		return err
+	}
+	if _, err := p.processes(); err != nil {
+		return err
 	}
 	for _, r := range p.Strategy.Recompute {
 		if _, err := parseRecompute(r, m.Layers); err != nil {
@@ -149,11 +152,36 @@ func (p *Point) policy() (policies.Policy, profilers.Profiler, error) {
 	if err != nil {
 		return nil, nil, &keyError{"strategy.options", ": " + err.Error()}
 	}
-	profiler, err := profilers.Lookup(p.Strategy.Profiler)
+	profiler, err := p.profiler()
+	return policy, profiler, err
+}
+
+// model is the point's model. With another hidden size heads keep their width,
+// and the widths that follow from it their proportions, the feed-forward part's
+// rounded up to a multiple of ffnMultiple.
+func (p *Point) model() (workloads.Model, error) {
+	w := &p.Workload
+	m, err := workloads.LookupModel(w.Model)
 	if err != nil {
-		return nil, nil, &keyError{"strategy.profiler", fmt.Sprintf(" = %q: %v", p.Strategy.Profiler, err)}
+		return m, &keyError{"workload.model", fmt.Sprintf(" = %q: %v", w.Model, err)}
 	}
-	return policy, profiler, nil
+	if w.Layers > 0 {
+		m.Layers = int(w.Layers)
+		m.Name = fmt.Sprintf("%s with %d layers", m.Name, m.Layers)
+	}
+	if w.Hidden > 0 {
+		hidden := int(w.Hidden)
+		if hidden%m.HeadDim != 0 {
+			return m, &keyError{"workload.hidden", fmt.Sprintf(" = %d: want a multiple of the head width %d of %s", hidden, m.HeadDim, m.Name)}
+		}
+		const ffnMultiple = 256
+		heads := hidden / m.HeadDim
+		m.KVHeads = max(1, heads*m.KVHeads/m.Heads)
+		m.FFN = (m.FFN*hidden + m.Hidden*ffnMultiple - 1) / (m.Hidden * ffnMultiple) * ffnMultiple
+		m.Heads, m.Hidden = heads, hidden
+		m.Name = fmt.Sprintf("%s, hidden %d", m.Name, hidden)
+	}
+	return m, nil
 }
 
 // parseRecompute reads none, selective, activation-function, full, block-N or
@@ -178,14 +206,14 @@ func parseRecompute(s string, layers int) (workloads.Recompute, error) {
 // decoder is the point's job; global is the number of sequences per step.
 func (p *Point) decoder(node *hw.Node, global int64) (workloads.Config, error) {
 	w := &p.Workload
-	m, err := workloads.LookupModel(w.Model)
+	m, err := p.model()
 	if err != nil {
 		return workloads.Config{}, err
 	}
 	c := workloads.Config{
 		Model: m, Seq: int(w.Seq), MicroBatch: int(p.MicroBatch), GlobalBatch: int(global),
 		TP: int(p.Layout.TP), PP: int(p.Layout.PP), DP: int(p.Layout.DP), Devices: node.Devices,
-		SequenceParallel: true, ZeRO: int(p.Strategy.ZeRO),
+		VPP: p.vpp(), SequenceParallel: true, ZeRO: int(p.Strategy.ZeRO),
 		SaveRule: workloads.SaveRule(w.Save), Attention: workloads.AttentionKind(w.Attention),
 		Unfold: !w.Fold,
 	}
@@ -194,11 +222,8 @@ func (p *Point) decoder(node *hw.Node, global int64) (workloads.Config, error) {
 			return c, &Impossible{fmt.Sprintf("recompute %s: %v", p.Recompute, err)}
 		}
 	}
-	if w.SkipProbability > 0 || w.SkipBurst > 0 {
-		c.Processes = append(c.Processes, workloads.OverflowSkip{Probability: w.SkipProbability, Burst: int(w.SkipBurst), Seed: uint64(p.Seed)})
-	}
-	if w.ValidateEvery > 0 {
-		c.Processes = append(c.Processes, workloads.Validation{Every: int(w.ValidateEvery), Batches: int(max(w.ValidateBatches, 1))})
+	if c.Processes, err = p.processes(); err != nil {
+		return c, err
 	}
 	if err := c.Check(); err != nil {
 		return c, &Impossible{err.Error()}
@@ -206,12 +231,21 @@ func (p *Point) decoder(node *hw.Node, global int64) (workloads.Config, error) {
 	return c, nil
 }
 
+// vpp is the number of model chunks per pipeline stage: there are several only
+// where there is a pipeline.
+func (p *Point) vpp() int {
+	if p.Layout.PP == 1 {
+		return 1
+	}
+	return int(p.Strategy.VPP)
+}
+
 // workload builds the point's job.
 func (s *Simulator) workload(p *Point, node *hw.Node) (workloads.Workload, error) {
 	if p.Workload.Kind == "trace" {
 		return s.trace(p)
 	}
-	c, err := p.decoder(node, p.Workload.TokensPerStep/p.Workload.Seq)
+	c, err := p.decoder(node, p.sequences())
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +268,7 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 		return Bounds{}, err
 	}
 	w := p.Workload
-	key, err := digest(node.Device, node.Fabric, node.Devices, w, p.Layout, p.Recompute, p.MicroBatch, p.Strategy.ZeRO)
+	key, err := digest(node.Device, node.Fabric, node.Devices, w, p.Variation, p.Seed, p.Layout, p.Recompute, p.MicroBatch, p.Strategy.ZeRO, p.Strategy.VPP)
 	if err != nil {
 		return Bounds{}, err
 	}
@@ -271,17 +305,20 @@ func (s *Simulator) compute(b *boundOnce, p *Point, node *hw.Node) error {
 		}
 		return b.whole(node, w)
 	}
-	sequences := p.Workload.TokensPerStep / p.Workload.Seq
-	c, err := p.decoder(node, sequences)
+	c, err := p.decoder(node, p.sequences())
 	if err != nil {
 		return err
 	}
-	// The bound must hold for the mean of iterations that vary: it is of the
-	// shortest kind, without validation and, if steps may be skipped, without
-	// the optimizer.
-	c.Processes = nil
-	if p.Workload.SkipProbability > 0 || p.Workload.SkipBurst > 0 {
-		c.Processes = []workloads.Process{workloads.OverflowSkip{Probability: 1}}
+	if len(c.Processes) > 0 {
+		// Of iterations that vary, the first is as good a bound of memory as
+		// any; how short they may get is not known.
+		w, err := workloads.New(c)
+		if err != nil {
+			return err
+		}
+		err = b.whole(node, w)
+		b.time = 0
+		return err
 	}
 	perMicro := c.MicroBatch * c.DP
 	micros := c.GlobalBatch / perMicro
@@ -338,15 +375,22 @@ func (s *Simulator) Key(p *Point) (string, error) {
 	}
 	bare := *node
 	bare.Name, bare.Source = "", nil
+	_, profiler, err := p.policy()
+	if err != nil {
+		return "", err
+	}
 	setup := p.settled().Setup
-	setup.Node = nil
+	setup.Node, setup.Profilers, setup.Search = nil, nil, Search{}
 	setup.Replications = 1
-	setup.Strategy = Strategy{Policy: p.Strategy.Policy, Options: p.Strategy.Options, Profiler: p.Strategy.Profiler, ZeRO: p.Strategy.ZeRO, Ideal: p.Strategy.Ideal}
+	setup.Strategy = Strategy{Policy: p.Strategy.Policy, Options: p.Strategy.Options, AlwaysProfile: p.Strategy.AlwaysProfile, VPP: p.Strategy.VPP, ZeRO: p.Strategy.ZeRO, Ideal: p.Strategy.Ideal}
 	if p.Strategy.Policy == "none" {
 		bare.Link = hw.Link{}
 		setup.Executor, setup.Pinned = swap.Options{}, alloc.PinnedOptions{}
+		if !p.Strategy.AlwaysProfile {
+			profiler = nil
+		}
 	}
-	return digest(bare, setup, p.Dir, p.Layout, p.Recompute, p.MicroBatch)
+	return digest(bare, setup, profiler, p.Dir, p.Layout, p.Recompute, p.MicroBatch)
 }
 
 // digest hashes values by their JSON form, in which map keys are sorted.
@@ -362,8 +406,7 @@ func digest(values ...any) (string, error) {
 // policy and without variation every iteration dispatches the same program, and
 // from the third on finds the allocator as the one before did.
 func (p *Point) settled() *Point {
-	w := &p.Workload
-	if p.Strategy.Policy != "none" || w.SkipProbability > 0 || w.SkipBurst > 0 || w.ValidateEvery > 0 {
+	if p.Strategy.Policy != "none" || len(p.Variation) > 0 {
 		return p
 	}
 	q := *p
@@ -393,16 +436,21 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 	}
 	layers := 0 // unknown for traces
 	if p.Workload.Kind == "decoder" {
-		m, err := workloads.LookupModel(p.Workload.Model)
+		m, err := p.model()
 		if err != nil {
 			return nil, err
 		}
 		layers = m.Layers / int(p.Layout.PP)
 	}
+	var first policies.Policy // of rank 0
 	report, err := eager.Run(eager.Config{
-		Node: node, Workload: w, Profiler: profiler,
+		Node: node, Workload: w, Profiler: profiler, AlwaysProfile: p.Strategy.AlwaysProfile,
 		NewPolicy: func() (policies.Policy, error) {
-			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
+			policy, err := registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
+			if first == nil {
+				first = policy
+			}
+			return policy, err
 		},
 		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor,
 		Unbounded: p.Strategy.Ideal, HostNone: p.Host == "none",
@@ -413,7 +461,37 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	return outcome(report, p, node, w, registration.Grade), nil
+	o := outcome(report, p, w, registration.Grade)
+	if p.Strategy.AlwaysProfile {
+		o.Records = profiler.Fields().String()
+	}
+	if p.Series {
+		if o.Iterations, err = series(report, w); err != nil {
+			return nil, err
+		}
+		if diary, ok := first.(policies.Reporter); ok {
+			d := profilers.Score(sequenceKinds(o.Iterations), policies.Alarms(diary.Notes()))
+			o.Detection = &d
+		}
+	}
+	return o, nil
+}
+
+// series reads the iterations of a report.
+func series(r *eager.Report, w workloads.Workload) ([]IterationOutcome, error) {
+	compared, err := sequences(w, len(r.Iterations))
+	if err != nil {
+		return nil, err
+	}
+	list := make([]IterationOutcome, len(r.Iterations))
+	for i := range list {
+		it := &r.Iterations[i]
+		list[i] = IterationOutcome{
+			Kind: it.Kind, Span: it.Span, Evictions: it.Evictions, Faults: it.Faults, PlannedOuts: it.PlannedOuts,
+			OutBytes: it.OutBytes, InBytes: it.InBytes, Sequence: compared[i],
+		}
+	}
+	return list, nil
 }
 
 // maxEvents ends a run that would not end: a hundred times the largest in the
@@ -421,15 +499,19 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 const maxEvents = 10_000_000_000
 
 // outcome reads a report.
-func outcome(r *eager.Report, p *Point, node *hw.Node, w workloads.Workload, grade policies.Grade) *Outcome {
+func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Grade) *Outcome {
 	o := &Outcome{Time: r.Steady, Tokens: w.Tokens(), Grade: grade.String(), Ops: r.Ops, Events: r.Events, Fingerprint: r.Fingerprint}
+	o.Completed = int64(len(r.Iterations))
+	o.OpsPerIteration = float64(r.Ops) / float64(max(1, len(r.Iterations))) / float64(len(r.Ranks))
 	o.PeakAllocated = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Allocated.Peak }))
 	o.PeakReserved = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Reserved.Peak }))
 	for i := range r.Ranks {
 		rank := &r.Ranks[i]
 		o.Devices += int64(len(rank.Devices))
 		o.PeakHost += rank.HostPeak * sim.Bytes(len(rank.Devices))
+		o.HostBusy += rank.Host.Busy / sim.Time(int(p.Iterations)*len(r.Ranks))
 	}
+	o.First, o.Last = peaks(&r.Ranks[0]), peaks(&r.Ranks[len(r.Ranks)-1])
 	if r.OOM != nil {
 		o.OOM = &OOM{
 			Rank: r.OOM.Rank, Iteration: r.OOM.Iteration, Operator: r.OOM.Op,
@@ -458,6 +540,11 @@ func outcome(r *eager.Report, p *Point, node *hw.Node, w workloads.Workload, gra
 	o.Evictions /= int64(steady)
 	o.Faults /= int64(steady)
 	return o
+}
+
+// peaks are those of one rank.
+func peaks(r *eager.RankReport) Peaks {
+	return Peaks{sim.Bytes(r.Memory.Allocated.Peak), sim.Bytes(r.Memory.Reserved.Peak)}
 }
 
 // trace reads the trace that a point names, once: a workload serves many runs.

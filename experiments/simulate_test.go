@@ -74,7 +74,7 @@ func TestBoundsHold(t *testing.T) {
 	for i, l := range []Layout{{1, 1, 8}, {2, 1, 4}, {1, 2, 4}, {2, 2, 2}} {
 		p := job(1, 1024*32, l, "none")
 		if i%2 == 1 { // variation: the mean of unlike iterations
-			p.Workload.SkipProbability, p.Workload.ValidateEvery, p.Workload.ValidateBatches = 0.5, 3, 1
+			p.Variation = []Variation{{"overflow", map[string]any{"probability": 0.5, "burst": int64(0)}}, {"validation", map[string]any{"every": int64(3), "batches": int64(1)}}}
 		}
 		b, err := s.Bound(p)
 		if err != nil {
@@ -105,7 +105,7 @@ func TestSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Workload.ValidateEvery = 1000 // never within the run, but not settled
+	p.Variation = []Variation{{"validation", map[string]any{"every": int64(1000), "batches": int64(1)}}} // never within the run, but not settled
 	if p.settled() != p {
 		t.Fatal("variation must be run in full")
 	}
@@ -117,6 +117,7 @@ func TestSettled(t *testing.T) {
 		t.Fatalf("%d operators in the long run, %d in the short one", long.Ops, short.Ops)
 	}
 	long.Ops, long.Events, long.Fingerprint = short.Ops, short.Events, short.Fingerprint
+	long.Completed, long.HostBusy = short.Completed, short.HostBusy
 	if diff := cmp.Diff(short, long); diff != "" {
 		t.Error(diff)
 	}
