@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"smartswap/hw"
 	"smartswap/sim"
 )
 
@@ -12,23 +11,15 @@ import (
 // kernels become one entry. The zero Builder is not usable; see NewBuilder. A
 // Builder serves one goroutine and one Program.
 type Builder struct {
-	p       Program
-	kernels map[kernelKey]KernelID
-	recent  [64]KernelID // id + 1, by slot: a program has few distinct kernels, and hashing one whole is slow
-	groups  [][]int32
-}
-
-// kernelKey is a Kernel made comparable: the group by its number.
-type kernelKey struct {
-	work  hw.Work
-	group int32
-	tag   int32
+	p      Program
+	index  []KernelID // hash table of p.Kernels: id + 1, 0 = empty; its length is a power of two
+	groups [][]int32
 }
 
 // NewBuilder starts a program over names and the residents of its rank, which
 // become storages 0..len(residents)-1.
 func NewBuilder(names *Names, residents []Storage) *Builder {
-	b := &Builder{kernels: make(map[kernelKey]KernelID), groups: [][]int32{nil}}
+	b := &Builder{index: make([]KernelID, 256)}
 	b.p.Names = names
 	b.p.Residents = int32(len(residents))
 	b.p.Storages = slices.Clone(residents)
@@ -87,44 +78,56 @@ func (b *Builder) Op(o OpSpec, args ...Arg) {
 	b.p.Ops++
 }
 
-// kernel finds or adds k.
+// kernel finds or adds k. The table is probed linearly and at most half full. It
+// is one of its own, because hashing a whole kernel, as a map does, costs more
+// than all else that an operator takes.
 func (b *Builder) kernel(k *Kernel) KernelID {
-	slot := &b.recent[k.slot()]
-	if id := *slot - 1; id >= 0 {
+	i := k.hash() & uint64(len(b.index)-1)
+	for ; b.index[i] > 0; i = (i + 1) & uint64(len(b.index)-1) {
+		id := b.index[i] - 1
 		if have := &b.p.Kernels[id]; have.Work == k.Work && have.Tag == k.Tag && slices.Equal(have.Group, k.Group) {
 			return id
 		}
 	}
-	key := kernelKey{work: k.Work, group: b.group(k.Group), tag: k.Tag}
-	id, ok := b.kernels[key]
-	if !ok {
-		id = KernelID(len(b.p.Kernels))
-		b.p.Kernels = append(b.p.Kernels, Kernel{Work: k.Work, Group: b.groups[key.group], Tag: k.Tag})
-		b.kernels[key] = id
-	}
-	*slot = id + 1
-	return id
-}
-
-// slot spreads kernels over Builder.recent by the numbers in which they differ
-// most; the multiplier is that of Fibonacci hashing (2^64 over the golden ratio).
-func (k *Kernel) slot() uint64 {
-	h := uint64(k.Flops) ^ uint64(k.Traffic)<<1 ^ uint64(k.Size)<<2 ^ uint64(k.Time) ^ uint64(k.N)<<32 ^ uint64(k.Family)<<48 ^ uint64(k.Tag)
-	return h * 0x9e3779b97f4a7c15 >> 58
-}
-
-// group numbers the distinct groups; a program has a handful.
-func (b *Builder) group(g []int32) int32 {
-	if len(g) == 0 {
-		return 0
-	}
-	for i, have := range b.groups {
-		if slices.Equal(have, g) {
-			return int32(i)
+	b.p.Kernels = append(b.p.Kernels, Kernel{Work: k.Work, Group: b.group(k.Group), Tag: k.Tag})
+	n := len(b.p.Kernels)
+	b.index[i] = KernelID(n)
+	if 2*n > len(b.index) {
+		b.index = make([]KernelID, 4*len(b.index))
+		for id := range b.p.Kernels {
+			i := b.p.Kernels[id].hash() & uint64(len(b.index)-1)
+			for b.index[i] > 0 {
+				i = (i + 1) & uint64(len(b.index)-1)
+			}
+			b.index[i] = KernelID(id + 1)
 		}
 	}
-	b.groups = append(b.groups, slices.Clone(g))
-	return int32(len(b.groups) - 1)
+	return KernelID(n - 1)
+}
+
+// hash mixes the numbers in which kernels differ most: multiply and fold, with
+// the multiplier of Fibonacci hashing (2^64 over the golden ratio).
+func (k *Kernel) hash() uint64 {
+	const golden = 0x9e3779b97f4a7c15
+	h := uint64(k.Flops) * golden
+	h = (h ^ h>>32 ^ uint64(k.Traffic)) * golden
+	h = (h ^ h>>32 ^ uint64(k.Size) ^ uint64(k.Time) ^ uint64(k.Family)<<56 ^ uint64(k.Tag)<<48) * golden
+	return h ^ h>>32
+}
+
+// group is one copy of each distinct group; a program has a handful.
+func (b *Builder) group(g []int32) []int32 {
+	if len(g) == 0 {
+		return nil
+	}
+	for _, have := range b.groups {
+		if slices.Equal(have, g) {
+			return have
+		}
+	}
+	g = slices.Clone(g)
+	b.groups = append(b.groups, g)
+	return g
 }
 
 // Ref adds a reference to s.

@@ -71,6 +71,9 @@ func TestListings(t *testing.T) {
 		"gpt-unfused":  {Model: one(workloads.GPT), Attention: workloads.Unfused, Recompute: workloads.Recompute{Kind: workloads.Selective}},
 		"llama-dp2":    {Model: one(workloads.Llama), DP: 2, Recompute: workloads.Recompute{Kind: workloads.ActivationFunction}},
 		"llama-zero3":  {Model: one(workloads.Llama), DP: 2, ZeRO: 3},
+		"llama-lora":   {Model: one(workloads.Llama), Processes: []workloads.Process{workloads.LoRA{Rank: 4}}},
+		"experts": {Model: func() workloads.Model { m := mixture(); m.Layers, m.Experts = 1, 2; return m }(), SaveRule: workloads.Eager,
+			Processes: []workloads.Process{workloads.CheckpointSave{Every: 1, Pause: 1}, workloads.Extras{LogEvery: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := program(t, makeWorkload(t, c), 0, 0)

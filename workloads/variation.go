@@ -12,8 +12,9 @@ import (
 // configuration says, and processes change it. Equal variants are the same
 // program; whatever an iteration runs is a function of its variant.
 type Variant struct {
-	// Layers is the number of layers of the model, for processes to know.
-	Layers int
+	// Layers of the model and tokens of a sequence as configured, for
+	// processes to know.
+	Layers, Seq int
 	// Micros are the training micro-batches, in order; at least one. With
 	// interleaved pipelines their number is a multiple of the stages.
 	Micros []MicroBatch
@@ -100,7 +101,7 @@ type Process interface {
 
 // nominal is the variant without variation.
 func (c *Config) nominal() Variant {
-	v := Variant{Layers: c.Model.Layers, Micros: make([]MicroBatch, c.micros()), Runs: 1, Recompute: c.Recompute}
+	v := Variant{Layers: c.Model.Layers, Seq: c.Seq, Micros: make([]MicroBatch, c.micros()), Runs: 1, Recompute: c.Recompute}
 	for i := range v.Micros {
 		v.Micros[i] = MicroBatch{Sequences: c.MicroBatch, Seq: c.Seq}
 	}

@@ -207,13 +207,12 @@ func (p ContextSwitch) Apply(iteration, _ int, v *Variant) {
 	if iteration >= p.At {
 		return
 	}
-	times := 1
 	for i := range v.Micros {
-		m := &v.Micros[i]
-		times = max(times, m.Seq/p.Before)
-		m.Seq, m.Pairs = min(m.Seq, p.Before), 0
+		if m := &v.Micros[i]; m.Seq > p.Before {
+			m.Seq, m.Pairs = p.Before, 0
+		}
 	}
-	v.Micros = slices.Repeat(v.Micros, times)
+	v.Micros = slices.Repeat(v.Micros, v.Seq/p.Before)
 }
 
 // Check implements Process.

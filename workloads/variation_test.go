@@ -125,6 +125,30 @@ func TestProcessesConform(t *testing.T) {
 	}
 }
 
+// Any two processes work together in either order, on replicas that draw their
+// own sizes and must meet in every collective all the same.
+func TestProcessesCompose(t *testing.T) {
+	for _, first := range workloads.ProcessNames() {
+		for _, second := range workloads.ProcessNames() {
+			if first == second {
+				continue
+			}
+			m := mixture()
+			m.Layers, m.Experts, m.TopK = 2, 2, 1
+			c := workloads.Config{Model: m, MicroBatch: 2, GlobalBatch: 8, DP: 2, Unfold: true, ZeRO: 3}
+			if first == "lora" || second == "lora" {
+				c.ZeRO = 1
+			}
+			w := with(t, c, frequent(c, first), frequent(c, second))
+			for i := range 3 {
+				if _, err := workloadstest.Play(w, i, perFlop); err != nil {
+					t.Errorf("%s, %s, iteration %d: %v", first, second, i, err)
+				}
+			}
+		}
+	}
+}
+
 // count is how many operators of p have the name.
 func count(p *workloads.Program, name string) (n int) {
 	for _, in := range p.Instrs {
