@@ -45,7 +45,7 @@ func (r *Recorder) add(t alloc.Trace) {
 func (r *Recorder) AddTo(s *snapshot.Snapshot) {
 	for _, g := range r.from.Segments() {
 		seg := snapshot.Segment{
-			Device: r.device, Address: g.Addr, Size: g.Size, Stream: int64(g.Stream), Large: g.Large,
+			Device: r.device, Address: g.Addr, Size: g.Size, Stream: int64(g.Stream), Large: g.Large, Expandable: g.Expandable, Pool: [2]int64{0, int64(g.Pool)},
 			Blocks: make([]snapshot.Block, len(g.Blocks)),
 		}
 		for i, b := range g.Blocks {

@@ -13,7 +13,7 @@ import (
 // Result compares a record with what the model did with its requests.
 type Result struct {
 	Allocs, Frees, OOMs int   // requests in the record
-	Streams             int   // streams (and graph pools) that they use
+	Streams, Pools      int   // that they use
 	StartUS             int64 // time of the first event; 0 = not told
 	Recorded, Model     Driver
 	// Stats are the model's at the end; peaks are those since the start.
@@ -87,13 +87,14 @@ func (d *Difference) String() string {
 func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
 	o.EventPolicy = alloc.EventQuery // when frees are over is in the record
 	p := &replayer{h: h, r: &Result{}, blocks: make(map[uint64]alloc.Block), pending: make(map[uint64]alloc.Stream)}
+	pools := 1
 	for _, e := range h.Events {
-		p.streams = max(p.streams, e.Stream+1)
+		p.streams, pools = max(p.streams, e.Stream+1), max(pools, e.Pool+1)
 	}
 	for _, g := range h.Start {
-		p.streams = max(p.streams, g.Stream+1)
+		p.streams, pools = max(p.streams, g.Stream+1), max(pools, int(g.Pool)+1)
 	}
-	p.r.Streams = int(p.streams)
+	p.r.Streams, p.r.Pools = int(p.streams), pools
 	if len(h.Events) > 0 {
 		p.r.StartUS = h.Events[0].TimeUS
 	}
@@ -106,6 +107,10 @@ func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
 		return nil, fmt.Errorf("backend = %q cannot take over a recorded state; allowed: %q", o.Backend, alloc.BackendCaching)
 	}
 	p.m = m
+	p.pools = append(p.pools, alloc.DefaultPool)
+	for range pools - 1 {
+		p.pools = append(p.pools, m.NewPool(false))
+	}
 	if err := p.restore(); err != nil {
 		return nil, fmt.Errorf("the state at the start: %w", err)
 	}
@@ -135,6 +140,7 @@ type model interface {
 	alloc.Reclaimer
 	alloc.Inspector
 	alloc.Restorer
+	alloc.PrivatePools
 }
 
 // driverAction tells whether an event is one between allocator and driver.
@@ -153,6 +159,7 @@ type replayer struct {
 	h      *History
 	r      *Result
 	m      model
+	pools  []alloc.PoolID         // the model's, by the record's number
 	blocks map[uint64]alloc.Block // active ones, by recorded address
 
 	pending map[uint64]alloc.Stream // freed blocks that wait, by recorded address
@@ -173,7 +180,11 @@ func (p *replayer) Done(e alloc.Event) bool { return p.done[e] }
 
 // restore puts the model into the state at the start.
 func (p *replayer) restore() error {
-	if err := p.m.Restore(p.h.Start); err != nil {
+	start := slices.Clone(p.h.Start)
+	for i := range start {
+		start[i].Pool = p.pools[start[i].Pool]
+	}
+	if err := p.m.Restore(start); err != nil {
 		return err
 	}
 	for _, g := range p.m.Segments() {
@@ -240,7 +251,7 @@ func (p *replayer) alloc(i int) error {
 			break
 		}
 	}
-	b, err := p.m.Malloc(max(e.Size, 1), e.Stream)
+	b, err := p.m.MallocIn(p.pools[e.Pool], max(e.Size, 1), e.Stream)
 	if err != nil {
 		return fmt.Errorf("event %d: %w", e.Index, err)
 	}

@@ -16,10 +16,15 @@ import (
 func Infer(s *snapshot.Snapshot) (o alloc.Options, notes []string) {
 	o = alloc.DefaultOptions()
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if mentions(s, "torch_npu") {
+	switch {
+	case mentions(s, "torch_npu"):
 		o.Dialect = alloc.DialectTorchNPU
 		note("dialect = %q: call stacks name torch_npu", o.Dialect)
+	case padded(s):
+		o.Dialect = alloc.DialectTorchNPU
+		note("dialect = %q: blocks have room for 32 bytes more than requested", o.Dialect)
 	}
+	o.ExpandableSegments = expandable(s)
 	var divisions []string
 	for _, set := range s.Settings {
 		key, interval, _ := strings.Cut(set.Key, ".")
@@ -32,6 +37,8 @@ func Infer(s *snapshot.Snapshot) (o alloc.Options, notes []string) {
 			if v, err := strconv.ParseFloat(set.Value, 64); err == nil && v > 0 {
 				note("garbage_collection_threshold = %v is left out: the limit that it is a share of is not in the file", v)
 			}
+		case "expandable_segments":
+			o.ExpandableSegments = o.ExpandableSegments || set.Value == "true"
 		case "roundup_power2_divisions":
 			if interval != "" && set.Value != "0" && set.Value != "1" {
 				divisions = append(divisions, interval+":"+set.Value)
@@ -74,7 +81,30 @@ func mentions(s *snapshot.Snapshot, word string) bool {
 	return false
 }
 
-// expandable tells whether the history of s is one of expandable segments.
+// padded tells whether requests that are whole blocks of 512 bytes got one more,
+// always: the sign of torch_npu's 32 bytes. Blocks of which a rest too small to
+// be split off may be part tell nothing.
+func padded(s *snapshot.Snapshot) bool {
+	const quantum = 512
+	more := 0
+	for _, g := range s.Segments {
+		if g.Large && !g.Expandable {
+			continue
+		}
+		for _, b := range g.Blocks {
+			if b.State == snapshot.Inactive || b.Requested == 0 || b.Requested%quantum != 0 {
+				continue
+			}
+			if b.Size != b.Requested+quantum {
+				return false
+			}
+			more++
+		}
+	}
+	return more > 0
+}
+
+// expandable tells whether s has expandable segments.
 func expandable(s *snapshot.Snapshot) bool {
 	for i := range s.Segments {
 		if s.Segments[i].Expandable {

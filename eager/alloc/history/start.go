@@ -14,7 +14,8 @@ import (
 // History is the record of one device, from the state that it begins in.
 type History struct {
 	// Start is the state before the first event: segments by address, blocks
-	// allocated or inactive. A block that is given up later, of which the
+	// allocated or inactive; a segment's Pool is a number as in Event. An
+	// expandable one of 0 bytes says where a range of addresses begins. A block that is given up later, of which the
 	// record tells only the request, has the size that fits best; Guessed
 	// counts those of which the record leaves open whether a rest too small
 	// to be split off belongs to them.
@@ -26,15 +27,16 @@ type History struct {
 	Final []snapshot.Segment
 }
 
-// Event is an event of a record. Its stream is a number that stands for the
-// handle of the stream and, as graphs keep pools of their own that share no
-// blocks with others, for the pool.
+// Event is an event of a record. Streams and pools are numbered as they come
+// up, pool 0 being the default one. Which pool an event is about shows only by
+// the final segment at its address; without one it counts for the default pool.
 type Event struct {
 	Index  int // in the file's trace
 	Action snapshot.Action
 	Addr   uint64
 	Size   sim.Bytes
 	Stream alloc.Stream
+	Pool   int
 	TimeUS int64
 }
 
@@ -44,7 +46,7 @@ type Event struct {
 // error, one line with the index of the event; so is a device without segments
 // and events. O(n log n).
 func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error) {
-	u := undoer{streams: newStreams(s, device), live: make(map[uint64]block)}
+	u := undoer{names: newNames(s, device), options: o, live: make(map[uint64]block), lowest: make(map[class]uint64)}
 	h := &History{}
 	for i := range s.Segments {
 		if g := s.Segments[i]; g.Device == device {
@@ -59,28 +61,32 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 	if device < len(s.Traces) {
 		for i, e := range s.Traces[device] {
 			if e.Action < snapshot.Dump { // what follows changes no memory
-				h.Events = append(h.Events, Event{i, e.Action, e.Addr, e.Size, u.streams.of(e.Stream, e.Addr), e.TimeUS})
+				h.Events = append(h.Events, Event{i, e.Action, e.Addr, e.Size, u.names.stream(e.Stream), u.names.pool(e.Addr), e.TimeUS})
 			}
 		}
 	}
 	if len(h.Final) == 0 && len(h.Events) == 0 {
 		return nil, fmt.Errorf("device %d has no segments and no events", device)
 	}
+	u.past = newTimeline(h.Events)
 	for i, e := range slices.Backward(h.Events) {
 		if err := u.undo(i, e); err != nil {
 			return nil, fmt.Errorf("event %d (%v of %d bytes at address %d): %w", e.Index, e.Action, e.Size, e.Addr, err)
 		}
 	}
 	var err error
-	h.Start, h.Guessed, err = u.start(h.Events, o)
+	h.Start, h.Guessed, err = u.start()
 	return h, err
 }
 
 // undoer is the state of a device while it goes back in time.
 type undoer struct {
-	streams *streams
+	names   *names
+	options alloc.Options
+	past    timeline
 	spans   []span // by address
 	live    map[uint64]block
+	lowest  map[class]uint64 // where ranges of expandable segments that are there now will be mapped
 }
 
 // span is a segment, or a mapped range of an expandable one.
@@ -88,9 +94,20 @@ type span struct {
 	addr       uint64
 	size       sim.Bytes
 	stream     alloc.Stream
+	pool       int
 	large      bool
 	expandable bool
 }
+
+// class tells which spans share one range of addresses: the mapped ones of a
+// pool and stream.
+type class struct {
+	stream alloc.Stream
+	pool   int
+	large  bool
+}
+
+func (s span) class() class { return class{s.stream, s.pool, s.large} }
 
 func (s span) end() uint64 { return s.addr + uint64(s.size) }
 
@@ -103,7 +120,7 @@ type block struct {
 
 // final adds a segment of the end and its active blocks.
 func (u *undoer) final(g snapshot.Segment) error {
-	err := u.insert(span{g.Address, g.Size, u.streams.of(g.Stream, g.Address), g.Large, g.Expandable})
+	err := u.insert(span{g.Address, g.Size, u.names.stream(g.Stream), u.names.pool(g.Address), g.Large, g.Expandable})
 	if err != nil {
 		return fmt.Errorf("segment at address %d: %w", g.Address, err)
 	}
@@ -158,18 +175,19 @@ func (u *undoer) undo(i int, e Event) error {
 		}
 		u.spans = slices.Delete(u.spans, j, j+1)
 	case snapshot.SegmentFree:
-		return u.insert(span{e.Addr, e.Size, e.Stream, e.Size > smallSegment, false})
+		return u.insert(span{e.Addr, e.Size, e.Stream, e.Pool, e.Size > smallSegment, false})
 	case snapshot.SegmentMap:
 		return u.shrink(e)
 	case snapshot.SegmentUnmap:
-		return u.grow(e)
+		return u.grow(i, e)
 	}
 	return nil
 }
 
 // The sizes by which the pool of memory that is given back shows: events do not
-// tell it. (PyTorch's kSmallBuffer and kLargeBuffer.)
+// tell it. (PyTorch's kSmallSize, kSmallBuffer and kLargeBuffer.)
 const (
+	smallRequest = sim.MiB
 	smallSegment = 2 * sim.MiB
 	largePage    = 20 * sim.MiB
 )
@@ -191,19 +209,44 @@ func (u *undoer) shrink(e Event) error {
 		}
 	}
 	u.spans = slices.Replace(u.spans, j, j+1, rest...)
+
+	// If others of the class are there, this is their range of addresses,
+	// which then begins here or before.
+	c := left.class()
+	if slices.ContainsFunc(u.spans, func(s span) bool { return s.expandable && s.class() == c }) {
+		low, known := u.lowest[c]
+		if !known || e.Addr < low {
+			u.lowest[c] = e.Addr
+		}
+	} else {
+		delete(u.lowest, c)
+	}
 	return nil
 }
 
-// grow adds a range. It belongs to the pool of the nearest range of its stream,
-// for a pool and stream share one stretch of addresses.
-func (u *undoer) grow(e Event) error {
-	s := span{addr: e.Addr, size: e.Size, stream: e.Stream, large: e.Size%largePage == 0, expandable: true}
-	nearest := ^uint64(0)
-	for _, o := range u.spans {
-		gap := max(o.addr, e.Addr) - min(o.end(), s.end())
-		if o.expandable && o.stream == s.stream && gap < nearest {
-			nearest, s.large = gap, o.large
+// grow adds a range. Its pool shows by what lay in it before, or by what it
+// touches, or else by its size.
+func (u *undoer) grow(i int, e Event) error {
+	s := span{addr: e.Addr, size: e.Size, stream: e.Stream, pool: e.Pool, expandable: true}
+	touches := func(o span) bool {
+		c := o.class()
+		return o.expandable && c.stream == s.stream && c.pool == s.pool && (o.end() == s.addr || s.end() == o.addr)
+	}
+	size, found := u.past.lastIn(s.addr, s.end(), i)
+	at := u.at(e.Addr)
+	switch {
+	case found:
+		least, _, err := u.options.BlockSizes(max(size, 1))
+		if err != nil {
+			return err
 		}
+		s.large = least > smallRequest
+	case at < len(u.spans) && touches(u.spans[at]):
+		s.large = u.spans[at].large
+	case at > 0 && touches(u.spans[at-1]):
+		s.large = u.spans[at-1].large
+	default:
+		s.large = e.Size%largePage == 0
 	}
 	if err := u.insert(s); err != nil {
 		return err
@@ -214,7 +257,7 @@ func (u *undoer) grow(e Event) error {
 			continue
 		}
 		l, r := &u.spans[k-1], u.spans[k]
-		if l.expandable && r.expandable && l.stream == r.stream && l.large == r.large && l.end() == r.addr {
+		if l.expandable && r.expandable && l.class() == r.class() && l.end() == r.addr {
 			l.size += r.size
 			u.spans = slices.Delete(u.spans, k, k+1)
 		}
@@ -223,15 +266,20 @@ func (u *undoer) grow(e Event) error {
 }
 
 // start lists the segments when all events are undone.
-func (u *undoer) start(events []Event, o alloc.Options) (list []alloc.SegmentInfo, guessed int, err error) {
+func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 	addrs := make([]uint64, 0, len(u.live))
 	for addr := range u.live {
 		addrs = append(addrs, addr)
 	}
 	slices.Sort(addrs)
-	born := births(events)
 	for _, s := range u.spans {
-		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Large: s.large}
+		if low, ok := u.lowest[s.class()]; ok && s.expandable {
+			if low < s.addr {
+				list = append(list, alloc.SegmentInfo{Addr: low, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: true})
+			}
+			delete(u.lowest, s.class()) // the first of the class only
+		}
+		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: s.expandable}
 		at := s.addr
 		inactive := func(end uint64) {
 			if end > at {
@@ -251,7 +299,7 @@ func (u *undoer) start(events []Event, o alloc.Options) (list []alloc.SegmentInf
 			}
 			if b.size == 0 {
 				open := false
-				if b.size, open, err = sizeOf(addr, b, limit, born, s, o); err != nil {
+				if b.size, open, err = u.sizeOf(addr, b, limit, s); err != nil {
 					return nil, 0, err
 				}
 				if open {
@@ -270,27 +318,8 @@ func (u *undoer) start(events []Event, o alloc.Options) (list []alloc.SegmentInf
 	if len(addrs) > 0 {
 		return nil, 0, fmt.Errorf("the block at address %d lies outside of all segments", addrs[0])
 	}
+	slices.SortFunc(list, func(a, b alloc.SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })
 	return list, guessed, nil
-}
-
-// birth is the first allocation at an address.
-type birth struct {
-	addr  uint64
-	index int
-}
-
-// births lists the first allocation at each address, by address.
-func births(events []Event) []birth {
-	var list []birth
-	for i, e := range events {
-		if e.Action == snapshot.Alloc {
-			list = append(list, birth{e.Addr, i})
-		}
-	}
-	slices.SortFunc(list, func(a, b birth) int {
-		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.index, b.index))
-	})
-	return slices.CompactFunc(list, func(a, b birth) bool { return a.addr == b.addr })
 }
 
 // sizeOf is the size of a block of which only the request is known. It ends
@@ -298,23 +327,16 @@ func births(events []Event) []birth {
 // lifetime was put. Between its rounded request and there is either a rest that
 // was too small to be split off or an inactive block, and those are larger than
 // any such rest. open: a rest is possible, but nothing shows it.
-func sizeOf(addr uint64, b block, limit uint64, born []birth, s span, o alloc.Options) (size sim.Bytes, open bool, err error) {
-	least, most, err := o.BlockSizes(max(b.requested, 1))
+func (u *undoer) sizeOf(addr uint64, b block, limit uint64, s span) (size sim.Bytes, open bool, err error) {
+	least, most, err := u.options.BlockSizes(max(b.requested, 1))
 	if err != nil {
 		return 0, false, err
 	}
 	if s.expandable {
 		most = least
 	}
-	first := sort.Search(len(born), func(i int) bool { return born[i].addr > addr })
-	for _, x := range born[first:] {
-		if x.addr >= limit {
-			break
-		}
-		if x.index < b.freed {
-			limit = x.addr
-			break
-		}
+	if next, found := u.past.firstAfter(addr, min(limit, addr+uint64(min(most, s.size))+1), b.freed); found {
+		limit = next
 	}
 	space := sim.Bytes(limit - addr)
 	if space <= most {
@@ -323,39 +345,99 @@ func sizeOf(addr uint64, b block, limit uint64, born []birth, s span, o alloc.Op
 	return least, most > least, nil
 }
 
-// streams numbers the streams of a device.
-type streams struct {
-	number map[streamKey]alloc.Stream
-	pools  []snapshot.Segment // those of private pools, by address
+// timeline has the requests of a record by address, then by time.
+type timeline []request
+
+type request struct {
+	addr  uint64
+	index int
+	alloc bool // else the end of a free
+	size  sim.Bytes
 }
 
-type streamKey struct {
-	handle int64
-	pool   [2]int64
-}
-
-func newStreams(s *snapshot.Snapshot, device int) *streams {
-	t := &streams{number: make(map[streamKey]alloc.Stream)}
-	for _, g := range s.Segments {
-		if g.Device == device && g.Pool != [2]int64{} {
-			t.pools = append(t.pools, g)
+func newTimeline(events []Event) timeline {
+	var t timeline
+	for i, e := range events {
+		if e.Action == snapshot.Alloc || e.Action == snapshot.FreeCompleted {
+			t = append(t, request{e.Addr, i, e.Action == snapshot.Alloc, e.Size})
 		}
 	}
-	slices.SortFunc(t.pools, func(a, b snapshot.Segment) int { return cmp.Compare(a.Address, b.Address) })
+	slices.SortFunc(t, func(a, b request) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(a.index, b.index)) })
 	return t
 }
 
-// of is the number of a stream, as seen from what lies at addr.
-func (t *streams) of(handle int64, addr uint64) alloc.Stream {
-	key := streamKey{handle: handle}
-	i := sort.Search(len(t.pools), func(i int) bool { return t.pools[i].Address > addr })
-	if i > 0 && addr-t.pools[i-1].Address < uint64(t.pools[i-1].Size) {
-		key.pool = t.pools[i-1].Pool
+// from is where the requests at addr begin.
+func (t timeline) from(addr uint64) timeline {
+	return t[sort.Search(len(t), func(i int) bool { return t[i].addr >= addr }):]
+}
+
+// firstAfter is the lowest address behind addr, below end, at which something
+// was allocated before event i.
+func (t timeline) firstAfter(addr, end uint64, i int) (next uint64, found bool) {
+	for _, x := range t.from(addr + 1) {
+		if x.addr >= end {
+			break
+		}
+		if x.alloc && x.index < i {
+			return x.addr, true
+		}
 	}
-	n, ok := t.number[key]
-	if !ok {
-		n = alloc.Stream(len(t.number))
-		t.number[key] = n
+	return 0, false
+}
+
+// lastIn is the size of the last request before event i at an address from
+// start up to end.
+func (t timeline) lastIn(start, end uint64, i int) (size sim.Bytes, found bool) {
+	last := -1
+	for _, x := range t.from(start) {
+		if x.addr >= end {
+			break
+		}
+		if x.index < i && x.index > last {
+			last, size, found = x.index, x.size, true
+		}
 	}
+	return size, found
+}
+
+// names numbers the streams and pools of a device.
+type names struct {
+	streams  map[int64]alloc.Stream // by handle
+	pools    map[[2]int64]int
+	segments []snapshot.Segment // of private pools, by address
+}
+
+func newNames(s *snapshot.Snapshot, device int) *names {
+	n := &names{streams: make(map[int64]alloc.Stream), pools: map[[2]int64]int{{}: 0}}
+	for _, g := range s.Segments {
+		if g.Device == device && g.Pool != [2]int64{} {
+			n.segments = append(n.segments, g)
+		}
+	}
+	slices.SortFunc(n.segments, func(a, b snapshot.Segment) int { return cmp.Compare(a.Address, b.Address) })
 	return n
+}
+
+func (n *names) stream(handle int64) alloc.Stream {
+	s, ok := n.streams[handle]
+	if !ok {
+		s = alloc.Stream(len(n.streams))
+		n.streams[handle] = s
+	}
+	return s
+}
+
+// pool is the number of the pool of what lies at addr.
+func (n *names) pool(addr uint64) int {
+	i := sort.Search(len(n.segments), func(i int) bool { return n.segments[i].Address > addr })
+	if i == 0 || addr-n.segments[i-1].Address >= uint64(n.segments[i-1].Size) {
+		return 0
+	}
+	id := n.segments[i-1].Pool
+	p, ok := n.pools[id]
+	if !ok {
+		p = len(n.pools)
+		n.pools[id] = p
+	}
+	return p
 }
