@@ -12,6 +12,7 @@ import (
 	"smartswap/eager/swap"
 	"smartswap/policies"
 	"smartswap/policies/registry"
+	"smartswap/policies/smartswap"
 	"smartswap/profilers"
 	"smartswap/sim"
 
@@ -68,7 +69,16 @@ func drawPolicy(t *rapid.T, unit int64) (string, func() (policies.Policy, error)
 	name := rapid.SampledFrom(names).Draw(t, "policy")
 	params := policies.Params{}
 	if name == "smartswap" {
-		params["preset"] = rapid.SampledFrom([]string{"default", "faithful-v1"}).Draw(t, "preset")
+		preset := rapid.SampledFrom(smartswap.Presets()).Draw(t, "preset")
+		params["preset"] = preset.Name
+		for _, key := range []string{"watch", "resume", "patch", "predict", "borders", "narrow_tags", "sized", "exact_bounds"} {
+			if rapid.IntRange(0, 3).Draw(t, key) == 0 { // mostly as the preset has it
+				params[key] = rapid.Bool().Draw(t, key)
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "other memory") == 0 {
+			params["remember"] = rapid.Int64Range(0, 3).Draw(t, "remember")
+		}
 		params["min_tensor_bytes"] = int64(512)
 		params["redundant_bytes"] = unit * rapid.SampledFrom([]int64{0, 16, 256, 2048}).Draw(t, "redundant")
 		params["redundant_step_bytes"] = unit * 128

@@ -465,7 +465,6 @@ func (r *rank) post() {
 // swapOut swaps matched tensors out, waiting for host buffers of copies under
 // way if need be, and runs the tasks of the stage.
 func (r *rank) swapOut() {
-	in := &r.prog.Instrs[r.pc]
 	for skip := false; !r.x.SwapMatched(skip); {
 		r.x.Poll()
 		if e, busy := r.x.Pending(); busy {
@@ -478,11 +477,8 @@ func (r *rank) swapOut() {
 		at := r.clock.index
 		r.due = r.x.Tasks(at, r.storageOf, r.due)
 		if r.clock.stage.Phase == profilers.Optim {
-			args := r.prog.Args[in.ArgLo:in.ArgHi]
-			for i, s := range r.args {
-				if args[i].Mode != workloads.Read {
-					r.due = r.x.Updated(s, r.due)
-				}
+			for _, s := range r.args {
+				r.due = r.x.Used(s, r.due)
 			}
 		}
 		r.x.ReleaseAt(at)

@@ -5,6 +5,7 @@ import (
 
 	"smartswap/policies"
 	"smartswap/profilers"
+	"smartswap/sim"
 )
 
 // armed is a plan in execution. Stages are numbered in the order in which the
@@ -344,47 +345,58 @@ func (x *Executor) ReleaseAt(stage int32) {
 	}
 }
 
-// chunks stream optimizer states through the device in the optimizer phase:
-// two chunks are there at a time, a chunk leaves when all of it has been
-// updated, and the one after next comes in.
+// chunks stream optimizer states through the device in the optimizer phase, in
+// the order of the plan, which should be that of their use. Two chunks are there
+// at a time: when a state of the next chunk is used, the one before has done and
+// leaves, and another comes in.
 type chunks struct {
 	states []*Storage
-	stage  int32
-	size   int   // states per chunk
-	left   []int // per chunk: states not updated yet
+	stage  int32 // where the first two come in
+	starts []int // of each chunk in states, and the end
 	of     map[*Storage]int
+	now    int // chunk in use
 }
 
-func (c *chunks) begin() { c.states, c.left, c.of = c.states[:0], c.left[:0], nil }
+func (c *chunks) begin() {
+	c.states, c.starts, c.of, c.now = c.states[:0], c.starts[:0], nil, 0
+}
 
 func (c *chunks) add(s *Storage, stage int32) {
 	c.states = append(c.states, s)
 	c.stage = stage
 }
 
-// start brings the first two chunks in.
+// start cuts the states into n chunks of about the same size and brings the
+// first two in.
 func (c *chunks) start(stage int32, n int, due []Due) []Due {
 	if len(c.states) == 0 || stage != c.stage || n < 2 {
 		return due
 	}
-	c.size = (len(c.states) + n - 1) / n
+	var total, before sim.Bytes
+	for _, s := range c.states {
+		total += s.Bytes
+	}
 	c.of = make(map[*Storage]int, len(c.states))
 	for i, s := range c.states {
-		k := i / c.size
-		if k == len(c.left) {
-			c.left = append(c.left, 0)
+		if before*sim.Bytes(n) >= total*sim.Bytes(len(c.starts)) {
+			c.starts = append(c.starts, i)
 		}
-		c.left[k]++
-		c.of[s] = k
+		c.of[s] = len(c.starts) - 1
+		before += s.Bytes
 	}
+	c.starts = append(c.starts, len(c.states))
 	return c.bring(1, c.bring(0, due))
 }
 
-func (c *chunks) bring(k int, due []Due) []Due {
-	if k >= len(c.left) {
-		return due
+func (c *chunks) part(k int) []*Storage {
+	if k+1 >= len(c.starts) {
+		return nil
 	}
-	for _, s := range c.states[k*c.size : min((k+1)*c.size, len(c.states))] {
+	return c.states[c.starts[k]:c.starts[k+1]]
+}
+
+func (c *chunks) bring(k int, due []Due) []Due {
+	for _, s := range c.part(k) {
 		if d := (Due{s, s.Handle, -1}); d.Wanted() {
 			due = append(due, d)
 		}
@@ -392,20 +404,18 @@ func (c *chunks) bring(k int, due []Due) []Due {
 	return due
 }
 
-// Updated tells that an operator has written s. If that completes a chunk of
-// optimizer states, the chunk leaves and another comes in.
-func (x *Executor) Updated(s *Storage, due []Due) []Due {
+// Used tells that an operator of the optimizer phase uses s.
+func (x *Executor) Used(s *Storage, due []Due) []Due {
 	c := &x.chunks
 	k, ok := c.of[s]
 	if !ok {
 		return due
 	}
-	delete(c.of, s)
-	if c.left[k]--; c.left[k] > 0 {
-		return due
+	for ; c.now < k; c.now++ {
+		for _, done := range c.part(c.now) {
+			x.Out(done, -1, Planned, false)
+		}
+		due = c.bring(c.now+2, due)
 	}
-	for _, s := range c.states[k*c.size : min((k+1)*c.size, len(c.states))] {
-		x.Out(s, -1, Planned, false)
-	}
-	return c.bring(k+2, due)
+	return due
 }

@@ -109,6 +109,14 @@ func (g *grid) candidates(obs *profilers.Observation, o *Options) []Candidate {
 	return all
 }
 
+// firstState is the tensor id of the first live optimizer state, one that no
+// profile has; those of the others follow.
+const firstState profilers.Tensor = math.MinInt64
+
+// state is the live optimizer state that c stands for; false if c is a tensor of
+// the profile.
+func (c *Candidate) state() (int, bool) { return int(c.Tensor - firstState), c.Tensor < 0 }
+
 // states makes a candidate of every optimizer state of the run, for the modes
 // whole and chunks.
 func (g *grid) states(sizes []sim.Bytes, o *Options) []Candidate {
@@ -120,7 +128,7 @@ func (g *grid) states(sizes []sim.Bytes, o *Options) []Candidate {
 	for i, bytes := range sizes {
 		if bytes >= o.MinTensor {
 			all = append(all, Candidate{
-				Tensor: profilers.Tensor(-1 - i), Bytes: bytes, Optimizer: true,
+				Tensor: firstState + profilers.Tensor(i), Bytes: bytes, Optimizer: true,
 				OutOp: g.first[home], InOp: g.first[optim], out: home, in: optim, inAt: optim,
 				chunked: o.Optimizer == OptimizerChunks,
 			})
@@ -131,7 +139,7 @@ func (g *grid) states(sizes []sim.Bytes, o *Options) []Candidate {
 
 // cover sets which operators above the target c relieves: from the stage after
 // it left to the stage in which it comes back.
-func (g *grid) cover(c *Candidate, m *memory) {
+func (g *grid) cover(c *Candidate, m *demand) {
 	c.start, c.end = 0, 0
 	if int(c.out)+1 >= len(g.stages) {
 		return
@@ -148,7 +156,7 @@ func (g *grid) cover(c *Candidate, m *memory) {
 // 0..1, size by its cube root) and sorts them, best first. Equal scores are
 // ordered by what they relieve first, then by operator, then by tensor; the
 // shipped code leaves the order of equals to a hash table.
-func (g *grid) rank(all []Candidate, m *memory, weight float64) {
+func (g *grid) rank(all []Candidate, m *demand, weight float64) {
 	if len(all) == 0 {
 		return
 	}

@@ -80,18 +80,18 @@ func position(obs *profilers.Observation, id int64) int {
 	return max(i-1, 0)
 }
 
-// memory says how much has to go.
-type memory struct {
+// demand says how much has to go.
+type demand struct {
 	peak, target sim.Bytes
 	ops          []int32     // forward and backward operators above the target, in order
 	need         []sim.Bytes // by how much
 }
 
-// demand compares the curve with the target. redundant is the margin to keep
+// measure compares the curve with the target. redundant is the margin to keep
 // below the measured peak when evictions showed that memory is short.
-func (g *grid) demand(obs *profilers.Observation, o *Options, oom bool, redundant sim.Bytes) memory {
+func (g *grid) measure(obs *profilers.Observation, o *Options, oom bool, redundant sim.Bytes) demand {
 	theoretical := g.curve(obs)
-	var m memory
+	var m demand
 	var measured sim.Bytes
 	for i, t := range theoretical {
 		measured = max(measured, obs.Ops[i].Active)

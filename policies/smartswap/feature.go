@@ -29,13 +29,18 @@ func vocabulary(obs *profilers.Observation) policies.Vocabulary {
 	return v
 }
 
-// features replays the profile for all chosen candidates at once: what each
-// tensor's history looks like when it leaves. whole counts a tensor's uses
-// under all its ids, otherwise only those under the first.
-func features(obs *profilers.Observation, v policies.Vocabulary, chosen []*Candidate, whole bool) []policies.Feature {
-	all := make([]policies.Feature, len(chosen))
+// history is what a tensor has been through when it leaves.
+type history struct {
+	feature policies.Feature
+	op, arg int32            // its last use
+	first   profilers.Tensor // the id of its first use
+}
+
+// histories replays the profile for all chosen candidates at once. whole counts
+// a tensor's uses under all its ids, otherwise only those under the first.
+func histories(obs *profilers.Observation, v policies.Vocabulary, chosen []*Candidate, whole bool) []history {
+	all := make([]history, len(chosen))
 	index := make(map[profilers.Tensor]int32, len(chosen))
-	first := make([]profilers.Tensor, len(chosen)) // the id of the first use
 	for i, c := range chosen {
 		index[c.Tensor] = int32(i)
 	}
@@ -46,13 +51,14 @@ func features(obs *profilers.Observation, v policies.Vocabulary, chosen []*Candi
 			if !ok || int32(i) > chosen[k].OutOp {
 				continue
 			}
-			f := &all[k]
-			if f.Uses == 0 {
-				f.DType = a.DType
-				first[k] = a.Orig
+			h := &all[k]
+			if h.feature.Uses == 0 {
+				h.feature = v.Begin(a.DType, a.Bytes, a.Shape)
+				h.first = a.Orig
 			}
-			if whole || a.Orig == first[k] {
-				f.Use(v, op.Name, arg)
+			if whole || a.Orig == h.first {
+				h.feature.Use(v, op.Name, arg)
+				h.op, h.arg = int32(i), int32(arg)
 			}
 		}
 	}

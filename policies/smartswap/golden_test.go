@@ -163,7 +163,7 @@ func TestGoldenCurve(t *testing.T) {
 		target    float64
 		n         int
 	}{{o.Redundant, 12051, 62}, {o.Redundant + o.RedundantStep, 11751, 72}} {
-		m := g.demand(obs, &o, true, c.redundant)
+		m := g.measure(obs, &o, true, c.redundant)
 		if mib(m.target) != c.target || len(m.ops) != c.n {
 			t.Errorf("target %v MiB with %d reductions, want %v with %d", mib(m.target), len(m.ops), c.target, c.n)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 
+	"smartswap/policies"
 	"smartswap/profilers"
 )
 
@@ -44,45 +45,69 @@ func layerOf(bounds []int32, pos int32) int32 {
 // grid is an iteration cut into stages: the only clock that the planner has.
 type grid struct {
 	stages            []profilers.Stage
-	first, last       []int32 // positions of a stage's operators in the profile, inclusive
-	of                []int32 // stage index by operator position
-	forward, backward []int32 // layer boundaries
+	first, last       []int32               // positions of a stage's operators in the profile, inclusive
+	of                []int32               // stage index by operator position
+	forward, backward []int32               // layer boundaries
+	passes            []policies.PassBounds // those of single passes; they come first
 }
 
-// newGrid cuts the operators of a profile into stages. The boundaries come
-// from the first micro-batch and serve for all. An iteration in which a stage
-// comes twice cannot be planned.
+// newGrid cuts the operators of a profile into logical layers of equal size.
+// Each model chunk has its own boundaries, from the first micro-batch, which
+// serve for all. An iteration in which a stage comes twice cannot be planned.
 func newGrid(obs *profilers.Observation, layers int) (*grid, error) {
-	var n [2]int // operators of micro-batch 1, forward and backward
+	k := logicalLayers(layers)
+	lengths := make(map[profilers.Stage]int) // of first micro-batches
 	for i := range obs.Ops {
-		if s := obs.Ops[i].Stage; s.MicroBatch == 1 && s.Model == 0 {
-			switch s.Phase {
-			case profilers.Forward:
-				n[0]++
-			case profilers.Backward:
-				n[1]++
-			}
+		if s := obs.Ops[i].Stage; s.MicroBatch == 1 {
+			s.Layer = 0
+			lengths[s]++
 		}
 	}
-	k := logicalLayers(layers)
-	g := &grid{
-		of:      make([]int32, len(obs.Ops)),
-		forward: boundaries(n[0], k), backward: boundaries(n[1], k),
+	bounds := make(map[profilers.Stage][]int32)
+	boundsOf := func(pass profilers.Stage) []int32 {
+		pass.MicroBatch = 1
+		b, ok := bounds[pass]
+		if !ok {
+			b = boundaries(lengths[pass], k)
+			bounds[pass] = b
+		}
+		return b
 	}
+	g, err := newGridOf(obs, boundsOf)
+	if err != nil {
+		return nil, err
+	}
+	g.forward = boundsOf(profilers.Stage{Phase: profilers.Forward})
+	g.backward = boundsOf(profilers.Stage{Phase: profilers.Backward})
+	for _, s := range g.stages {
+		if s.Model > 0 && s.Layer == 1 {
+			s.Layer = 0
+			g.passes = append(g.passes, policies.PassBounds{Pass: s, Bounds: boundsOf(s)})
+		}
+	}
+	return g, nil
+}
+
+// newGridOf cuts the operators of a profile into stages by the layer boundaries
+// of each pass.
+func newGridOf(obs *profilers.Observation, boundsOf func(pass profilers.Stage) []int32) (*grid, error) {
+	g := &grid{of: make([]int32, len(obs.Ops))}
 	seen := make(map[profilers.Stage]int32)
-	var phase profilers.Stage // of the last operator, without its layer
-	var pos int32             // inside the phase
+	var pass profilers.Stage // of the last operator
+	var bounds []int32
+	var pos int32 // inside the pass
 	for i := range obs.Ops {
 		s := obs.Ops[i].Stage
 		s.Layer = 0
-		if i == 0 || s != phase {
-			phase, pos = s, 0
+		grid := s.Phase == profilers.Forward || s.Phase == profilers.Backward
+		if i == 0 || s != pass {
+			pass, pos, bounds = s, 0, nil
+			if grid {
+				bounds = boundsOf(pass)
+			}
 		}
-		switch s.Phase {
-		case profilers.Forward:
-			s.Layer = layerOf(g.forward, pos)
-		case profilers.Backward:
-			s.Layer = layerOf(g.backward, pos)
+		if grid {
+			s.Layer = layerOf(bounds, pos)
 		}
 		pos++
 		if at := len(g.stages) - 1; at < 0 || g.stages[at] != s {

@@ -29,7 +29,7 @@ import (
 type linkPlanner struct {
 	grid            *grid
 	options         *Options
-	memory          *memory
+	memory          *demand
 	all             []Candidate // best first
 	fates           []fate
 	needs           *needs
@@ -40,7 +40,7 @@ type linkPlanner struct {
 }
 
 // planLinks chooses from candidates, best first.
-func planLinks(g *grid, m *memory, o *Options, in Input, candidates []Candidate) attempt {
+func planLinks(g *grid, m *demand, o *Options, in Input, candidates []Candidate) attempt {
 	for i := range candidates {
 		g.cover(&candidates[i], m)
 	}
@@ -52,7 +52,7 @@ func planLinks(g *grid, m *memory, o *Options, in Input, candidates []Candidate)
 			cmp.Compare(a.Tensor, b.Tensor),
 		)
 	})
-	times := newStageTimes(g, in.Duration, true)
+	times := newStageTimes(g, in.Duration, in.Borders, true)
 	p := &linkPlanner{
 		grid: g, options: o, memory: m, outRate: in.Out, inRate: in.In, all: candidates, fates: make([]fate, len(candidates)),
 		needs: newNeeds(m.need), out: newLedger(times.left), in: newLedger(times.left),
@@ -153,9 +153,7 @@ func (p *linkPlanner) force(i, at int32) bool {
 // was freed is released FreeDelay stages late. If its memory is needed before,
 // it is given back before, whatever the plan says.
 func (c *Candidate) place(p *linkPlanner, gone, back int32) bool {
-	if !c.chunked {
-		back -= int32(p.options.InAhead)
-	}
+	back -= int32(p.options.InAhead) // of chunks, the first two come then
 	if gone >= back {
 		return false
 	}

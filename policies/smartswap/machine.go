@@ -20,11 +20,16 @@ const (
 func (p Phase) String() string { return [...]string{"warm-up", "searching", "stable"}[p] }
 
 // The host time of making a plan. Assumed: the shipped planner is interpreted
-// code that touches every record a few times. Planning blocks the host.
+// code that touches every record a few times. Planning blocks the host. Arming a
+// plan that is there already hands its swaps over; fitting one to another
+// sequence compares names.
 const (
 	planFixed     = 1 * sim.Millisecond
 	planPerOp     = 2 * sim.Microsecond
 	planPerTensor = 1 * sim.Microsecond
+	armFixed      = 100 * sim.Microsecond
+	armPerSwap    = 2 * sim.Microsecond
+	patchPerOp    = 100 * sim.Nanosecond
 )
 
 // Registration registers the policy.
@@ -48,61 +53,95 @@ type Policy struct {
 	options Options
 	planner func(Input, *Options) (*Schedule, error) // seam for other planners
 	guard   guard
+	states  stateOrder
 
-	phase   Phase
-	count   int                    // counts iterations towards WarmUp and StableStep
-	oom     bool                   // evictions since the last plan was armed
-	last    *profilers.Observation // of the previous iteration in warm-up
-	search  search
-	log     []Decision
-	started bool
-}
-
-// search is what the machine knows about the present sequence.
-type search struct {
-	profile   *profilers.Observation // what all plans are made from; nil = none yet
-	oom       bool                   // evictions while it was taken
-	fastest   sim.Time               // iteration time that the planner believes
-	redundant sim.Bytes
-	weight    float64
-
-	running  *policies.Plan // armed for the iteration in progress
-	believed sim.Time       // iteration time that running was made for
-	plans    int            // made so far
-	best     *policies.Plan // of the fastest iteration so far
-	bestTime sim.Time
-	accepted int // evictions in the iteration of best
+	memory   memory
+	ran      *sequence // the last iteration; nil before the first
+	expected *sequence // whose plan is armed
+	waiting  int       // iterations in a row that ended in warm-up without any plan
+	armed    *policies.Plan
+	level    policies.Level
+	log      []Decision
+	started  bool
 }
 
 // Decision is an entry of the machine's log: what it did at the end of an
-// iteration in which it changed phase or made a plan.
+// iteration in which it changed phase, noticed a change or armed a plan.
 type Decision struct {
 	Iteration int
-	Phase     Phase // after the iteration
-	Changed   bool  // the sequence changed
+	Phase     Phase            // after the iteration
+	Changed   bool             // the sequence is not that of the iteration before
+	Expected  bool             // the sequence is the one whose plan was armed
+	Change    profilers.Change // against the sequence expected
 	Planned   bool
-	Swaps     int // of the plan, if planned
+	Patched   bool // the plan of another sequence was fitted
+	Recalled  bool // a plan made before was armed again
+	Swaps     int  // of the plan that was planned, patched or recalled
 	Bytes     sim.Bytes
-	Target    sim.Bytes
+	Target    sim.Bytes // of the plan, if planned
 	Peak      sim.Bytes
 	Reached   bool
-	Err       error // why no plan could be made
+	Err       error // why no plan could be made or armed
 }
 
 // New makes the policy for one rank of one run.
 func New(o Options) *Policy {
-	p := &Policy{options: o, planner: Generate}
-	p.forget()
+	p := &Policy{options: o, planner: Generate, level: policies.Full, memory: memory{limit: max(1, o.Remember)}}
+	p.expected = newSequence(&p.options)
+	p.memory.add(p.expected, nil)
 	return p
 }
+
+// Edit lets e change what the planner proposes, see Editor. Call it before the
+// run.
+func (p *Policy) Edit(e Editor) { p.planner = edited(e) }
 
 // Log lists the decisions so far.
 func (p *Policy) Log() []Decision { return p.log }
 
-// Phase is the present phase.
-func (p *Policy) Phase() Phase { return p.phase }
+// Phase is the phase of the sequence that is expected next.
+func (p *Policy) Phase() Phase { return p.expected.phase }
 
-// Needs is the detailed profile and three events.
+// Notes implements policies.Reporter.
+func (p *Policy) Notes() []policies.Note {
+	var notes []policies.Note
+	for i := range p.log {
+		notes = append(notes, p.log[i].notes()...)
+	}
+	return notes
+}
+
+// notes says the same as d, one event per note: "changed", "planned",
+// "patched", "recalled", "failed", or else "phase".
+func (d *Decision) notes() []policies.Note {
+	n := policies.Note{Iteration: d.Iteration, Phase: d.Phase.String()}
+	var notes []policies.Note
+	if d.Changed {
+		c := n
+		c.Event, c.Length, c.Cosine, c.Passes = policies.NoteChanged, d.Change.Length, d.Change.Cosine, d.Change.Passes
+		notes = append(notes, c)
+	}
+	plan := n
+	plan.Swaps, plan.Bytes = d.Swaps, d.Bytes
+	switch {
+	case d.Err != nil:
+		plan.Event, plan.Error = "failed", d.Err.Error()
+	case d.Planned:
+		plan.Event = "planned"
+	case d.Patched:
+		plan.Event = "patched"
+	case d.Recalled:
+		plan.Event = "recalled"
+	case !d.Changed:
+		plan.Event = "phase"
+	default:
+		return notes
+	}
+	return append(notes, plan)
+}
+
+// Needs is the detailed profile and three events. The times of stage borders are
+// welcome but not needed.
 func (p *Policy) Needs() policies.Needs {
 	return policies.Needs{
 		Fields: profilers.IterationTime | profilers.OpNames | profilers.OpRecords | profilers.TensorArgs |
@@ -116,6 +155,7 @@ func (p *Policy) Needs() policies.Needs {
 func (p *Policy) Handle(ev *policies.Event, rt policies.Runtime) {
 	if !p.started {
 		p.started = true
+		p.states.begin(rt.OptimizerStates())
 		if p.options.SeedGuard {
 			p.guard.touch(rt.OptimizerStates())
 		}
@@ -123,168 +163,209 @@ func (p *Policy) Handle(ev *policies.Event, rt policies.Runtime) {
 	switch ev.Kind {
 	case policies.AfterOp:
 		p.guard.touch(ev.Op.Args)
+		if ev.Op.Stage.Phase == profilers.Optim {
+			p.states.used(ev.Op.Args)
+		}
 	case policies.Pressure:
 		p.guard.makeRoom(ev.Need, rt)
 	case policies.IterationEnd:
 		p.guard.prune(rt)
+		p.states.end()
 		p.step(ev, rt)
 	}
 }
 
-// step runs the machine once, at the end of an iteration.
+// step runs the machine once, at the end of an iteration. Each sequence is in a
+// phase of its own; there is only one unless Options.Remember.
 //
-//	warm-up    similar iterations are counted; WarmUp of them start the search
-//	searching  a plan is made from the kept profile after each iteration; a
-//	           changed sequence leads back to warm-up, StableStep iterations
-//	           end it (see Options.KeepBest)
-//	stable     a changed sequence leads back to warm-up, evictions to the
-//	           search (see Options.Watch)
+//	warm-up    iterations are counted; WarmUp of them start the search
+//	searching  a plan is made from the kept profile after each iteration;
+//	           StableStep iterations end it (see Options.KeepBest)
+//	stable     evictions lead back to warm-up, or to the search (see
+//	           Options.Watch and Resume)
+//
+// An iteration that ran under the plan of another sequence, because it was not
+// expected, teaches nothing about its own plan.
 func (p *Policy) step(ev *policies.Event, rt policies.Runtime) {
 	obs, evictions := ev.Observation, ev.Evictions
 	if obs == nil && !p.options.Watch {
 		evictions = 0 // shipped: evictions are noticed by the profiler alone
 	}
-	if obs == nil && p.phase != Stable {
-		rt.Observe(policies.Full) // nothing was seen: nothing to decide
+	if obs == nil && p.expected.phase != Stable {
+		p.observe(policies.Full, rt) // nothing was seen: nothing to decide
 		return
 	}
-	p.oom = p.oom || evictions > 0 || obs != nil && obs.OOM
 	entry := Decision{Iteration: ev.Iteration}
-	before := p.phase
-
-	switch p.phase {
-	case WarmUp:
-		if p.options.SteadyWarmUp && p.changed(p.last, obs) {
-			entry.Changed = true
-			p.count = 0
-			p.oom = evictions > 0 || obs.OOM
-		}
-		p.last = obs
-		if p.count++; p.count >= p.options.WarmUp {
-			p.phase = Searching
-		}
-	case Searching:
-		p.count++
-		p.judge(obs, evictions)
-		switch entry.Changed = p.changed(p.search.profile, obs); {
-		case entry.Changed:
-			p.forget()
-		case p.count >= p.options.StableStep && p.satisfied(obs, evictions):
-			p.phase = Stable
-		}
-	case Stable:
-		entry.Changed = p.changed(p.search.profile, obs)
-		switch short := evictions > 2*p.search.accepted; {
-		case entry.Changed:
-			p.forget()
-		case short && obs != nil && p.search.plans < p.options.SearchLimit:
-			p.phase = Searching // the plan is not as good as it was found to be
-			p.search.bestTime, p.search.accepted = obs.Duration, evictions
-		}
+	expected, before := p.expected, p.Phase()
+	s := p.recognise(obs, &entry)
+	switch own := s == expected; {
+	case s.phase == WarmUp && before == WarmUp:
+		p.warm(s, obs, evictions)
+	case own:
+		p.advance(s, obs, evictions)
 	}
-
-	switch p.phase {
-	case WarmUp:
-		rt.Observe(policies.Full)
-		if before != WarmUp {
-			p.arm(nil, rt)
-		}
-	case Searching:
-		rt.Observe(policies.Full)
-		p.plan(obs, rt, &entry)
-	case Stable:
-		if before != Stable {
-			level := policies.Off
-			if p.options.Watch {
-				level = policies.Light
-			}
-			rt.Observe(level)
-			if p.options.KeepBest {
-				p.search.running = p.search.best
-			}
-			p.arm(p.search.running, rt)
-		} else if !p.options.SeedGuard {
-			p.guard.used.Clear() // shipped: the plan is armed again
-		}
+	if s.phase == Searching && (s == expected || s.plans == 0) {
+		p.plan(s, obs, rt, &entry)
 	}
-	if entry.Planned || entry.Changed || entry.Err != nil || p.phase != before {
-		entry.Phase = p.phase
+	p.memory.saw(p.ran, s)
+	p.ran, p.expected = s, s
+	if p.options.Predict && p.options.Remember > 0 {
+		p.expected = p.memory.next(s, expected)
+	}
+	p.prepare(rt, &entry)
+	if entry.Planned || entry.Patched || entry.Recalled || entry.Changed || entry.Err != nil || p.Phase() != before {
+		entry.Phase = p.Phase()
 		p.log = append(p.log, entry)
 	}
 }
 
-// changed tells whether the sequence of obs differs from that of reference; it
-// does not when either is missing.
-func (p *Policy) changed(reference, obs *profilers.Observation) bool {
-	if reference == nil || obs == nil {
-		return false
+// recognise finds out which sequence an iteration ran: mostly the one expected,
+// else one that is remembered, else a new one.
+func (p *Policy) recognise(obs *profilers.Observation, entry *Decision) *sequence {
+	s, d := p.expected, p.options.detector()
+	entry.Change = d.Between(s.reference, obs)
+	if entry.Change.Changed {
+		s = p.memory.find(func(s *sequence) bool { return !d.Between(s.reference, obs).Changed }, p.expected)
+		if s == nil {
+			s = newSequence(&p.options)
+			s.novel = true
+			if p.options.Patch && p.options.Remember > 0 {
+				s.inherit(p.expected)
+			}
+			if p.options.SteadyWarmUp || s.base != nil {
+				s.reference = obs
+			}
+			p.memory.add(s, p.expected)
+		}
 	}
-	return p.options.detector().Compare(reference.Sequence, obs.Sequence).Changed
+	entry.Expected = s == p.expected
+	entry.Changed = p.ran != nil && s != p.ran
+	return s
 }
 
-// judge keeps the plan that ran in the iteration just finished if none was
-// faster.
-func (p *Policy) judge(obs *profilers.Observation, evictions int) {
-	s := &p.search
-	if s.plans == 1 || obs.Duration < s.bestTime {
-		s.best, s.bestTime, s.accepted = s.running, obs.Duration, evictions
+// patience is how many times Options.WarmUp iterations may pass without two
+// that are alike before a plan is made all the same; assumed. Only where
+// sequences are remembered.
+const patience = 3
+
+// warm counts an iteration without any plan.
+func (p *Policy) warm(s *sequence, obs *profilers.Observation, evictions int) {
+	s.oom = s.oom || evictions > 0 || obs.OOM
+	if p.options.SteadyWarmUp {
+		s.reference = obs
+	}
+	s.count++
+	p.waiting++
+	if s.count >= p.options.WarmUp || p.options.Remember > 0 && p.waiting >= patience*p.options.WarmUp {
+		s.phase = Searching
 	}
 }
 
-// satisfied tells whether the search may end: without KeepBest always; else at
-// its limit, or when an iteration needed no evictions and, with Refine, was not
-// faster by more than 2 % (assumed) than its plan was made for.
-func (p *Policy) satisfied(obs *profilers.Observation, evictions int) bool {
-	if !p.options.KeepBest || p.search.plans >= p.options.SearchLimit {
-		return true
+// advance judges an iteration that ran under the plan of its sequence.
+func (p *Policy) advance(s *sequence, obs *profilers.Observation, evictions int) {
+	o := &p.options
+	s.oom = s.oom || evictions > 0 || obs != nil && obs.OOM
+	switch s.phase {
+	case Searching:
+		s.count++
+		s.judge(obs, evictions)
+		if s.count >= o.StableStep && s.satisfied(obs, evictions, o) {
+			s.phase = Stable
+			if o.KeepBest {
+				s.running = s.best
+			}
+		}
+	case Stable:
+		switch {
+		case !o.Watch || evictions == 0:
+		case !o.Resume:
+			s.restart(o)
+		case evictions <= 2*s.accepted:
+		case s.profile == nil: // an inherited plan that does not do
+			s.restart(o)
+			s.count = o.WarmUp - 1
+		case s.plans < o.SearchLimit && obs != nil: // not as good as it was found to be
+			s.phase = Searching
+			s.bestTime, s.accepted = obs.Duration, evictions
+		}
 	}
-	faster := p.options.Refine && p.search.running != nil && obs.Duration < p.search.believed-p.search.believed/50
-	return evictions == 0 && !faster
 }
 
-// forget starts over for a new sequence.
-func (p *Policy) forget() {
-	p.phase, p.count, p.oom, p.last = WarmUp, 0, false, nil
-	p.search = search{
-		fastest:   sim.Forever,
-		redundant: p.options.Redundant,
-		weight:    p.options.SizeWeight,
+// prepare sets up the next iteration for the sequence expected.
+func (p *Policy) prepare(rt policies.Runtime, entry *Decision) {
+	e := p.expected
+	if e.running == nil && e.base != nil {
+		p.patch(e, rt, entry)
+	}
+	level := policies.Full
+	if e.phase == Stable {
+		level = policies.Off
+		if p.options.Watch {
+			level = policies.Light
+		}
+	}
+	p.observe(level, rt)
+	if e.running == p.armed {
+		if e.running != nil && !p.options.SeedGuard {
+			p.guard.used.Clear() // shipped: the plan is armed again
+		}
+		return
+	}
+	if e.running != nil && !entry.Planned && !entry.Patched {
+		entry.Recalled = true
+		entry.Swaps, entry.Bytes = len(e.running.Swaps), e.running.TotalBytes()
+	}
+	if !entry.Planned && e.running != nil {
+		rt.Charge(armFixed + sim.Time(len(e.running.Swaps))*armPerSwap)
+	}
+	if err := rt.Arm(e.running); err != nil { // a plan that is rejected is a plan less
+		entry.Err = err
+		e.running, e.best = nil, nil
+		_ = rt.Arm(nil)
+	}
+	p.armed = e.running
+	if !p.options.SeedGuard {
+		p.guard.used.Clear()
 	}
 }
 
-// plan makes a plan for the next iteration and arms it. The first profile of a
-// sequence is kept: later iterations only adjust what the planner believes.
-func (p *Policy) plan(obs *profilers.Observation, rt policies.Runtime, entry *Decision) {
-	s := &p.search
-	scaled := sim.FromSeconds(obs.Duration.Seconds() * p.options.DurationFactor)
-	if p.options.DurationFactor == 1 {
-		scaled = obs.Duration
+// observe sets the level of profiling if it changes.
+func (p *Policy) observe(l policies.Level, rt policies.Runtime) {
+	if p.level != l {
+		p.level = l
+		rt.Observe(l)
+	}
+}
+
+// plan makes a plan for the next iteration of s. The first profile of a sequence
+// is kept: later iterations only adjust what the planner believes.
+func (p *Policy) plan(s *sequence, obs *profilers.Observation, rt policies.Runtime, entry *Decision) {
+	scaled := obs.Duration
+	if f := p.options.DurationFactor; f != 1 {
+		scaled = sim.FromSeconds(obs.Duration.Seconds() * f)
 	}
 	s.fastest = min(s.fastest, scaled)
 	switch {
 	case s.profile == nil:
-		s.profile, s.oom = obs, p.oom
-	case p.oom:
+		s.profile, s.reference, s.short = obs, obs, s.oom
+	case s.oom:
 		// Where a profile without evictions asks for nothing, later
 		// evictions must.
-		s.oom = s.oom || p.options.Target == Fit
+		s.short = s.short || p.options.Target == Fit
 		s.redundant += p.options.RedundantStep
 	default:
 		s.weight += p.options.WeightStep
 	}
+	s.oom = false
+	if usable(obs.Borders, len(s.profile.Ops)) {
+		s.borders = obs.Borders
+	}
 	rt.Charge(planFixed + sim.Time(len(s.profile.Ops))*planPerOp + sim.Time(len(s.profile.Tensors))*planPerTensor)
 
-	var states []State
-	var sizes []sim.Bytes
-	for _, h := range rt.OptimizerStates() {
-		if t, ok := rt.Tensor(h); ok && t.Type != profilers.SharedMemory {
-			states = append(states, State{h, t.Bytes})
-			sizes = append(sizes, t.Bytes)
-		}
-	}
+	states, sizes := p.states.live(rt)
 	in := Input{
-		Profile: s.profile, OOM: s.oom, Duration: s.fastest, States: sizes,
-		Redundant: s.redundant, Weight: s.weight,
+		Profile: s.profile, OOM: s.short, Duration: s.fastest, States: sizes,
+		Redundant: s.redundant, Weight: s.weight, Borders: s.borders,
 	}
 	if p.options.MeasureLink {
 		in.Out, in.In = measured(rt.Moved(true)), measured(rt.Moved(false))
@@ -292,6 +373,7 @@ func (p *Policy) plan(obs *profilers.Observation, rt policies.Runtime, entry *De
 	schedule, err := p.planner(in, &p.options)
 	s.believed = s.fastest
 	s.plans++
+	p.waiting = 0
 	entry.Planned, entry.Err = err == nil, err
 	s.running = nil
 	if err == nil {
@@ -301,7 +383,21 @@ func (p *Policy) plan(obs *profilers.Observation, rt policies.Runtime, entry *De
 			s.running = schedule.Plan(states)
 		}
 	}
-	p.arm(s.running, rt)
+}
+
+// patch fits the plan that s has inherited to it. A plan that fits too little is
+// given up for one of its own.
+func (p *Policy) patch(s *sequence, rt policies.Runtime, entry *Decision) {
+	rt.Charge(planFixed + sim.Time(len(s.reference.Sequence))*patchPerOp)
+	plan, ok := fit(s.base.plan, s.base.reference, s.reference)
+	s.base = nil
+	if !ok {
+		s.phase = WarmUp
+		return
+	}
+	s.running = plan
+	entry.Patched = true
+	entry.Swaps, entry.Bytes = len(plan.Swaps), plan.TotalBytes()
 }
 
 // measured is a rate in MiB/s, 0 if there is nothing to tell it from.
@@ -310,16 +406,4 @@ func measured(moved sim.Bytes, in sim.Time) int64 {
 		return 0
 	}
 	return max(1, int64(mulDiv(uint64(moved/sim.MiB), uint64(sim.Second), uint64(in))))
-}
-
-// arm hands a plan to the runtime; a plan that it rejects is a plan less.
-func (p *Policy) arm(plan *policies.Plan, rt policies.Runtime) {
-	if err := rt.Arm(plan); err != nil {
-		p.log = append(p.log, Decision{Phase: p.phase, Err: err})
-		_ = rt.Arm(nil)
-	}
-	p.oom = false
-	if !p.options.SeedGuard {
-		p.guard.used.Clear()
-	}
 }

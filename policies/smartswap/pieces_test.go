@@ -57,7 +57,7 @@ func TestStageTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	times := newStageTimes(g, twelve.Duration, false)
+	times := newStageTimes(g, twelve.Duration, nil, false)
 	type line struct {
 		First, Last   int32
 		Start, Budget sim.Time
@@ -86,7 +86,7 @@ func TestStageTable(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("stages %v are missing", want)
 	}
-	all := newStageTimes(g, twelve.Duration, true)
+	all := newStageTimes(g, twelve.Duration, nil, true)
 	var sum sim.Time
 	for _, left := range all.left {
 		sum += left
@@ -149,20 +149,20 @@ func TestTargets(t *testing.T) {
 	for mode, want := range map[string]float64{Reduction: 14201 - 3072, Absolute: 40960, Fit: 14201} {
 		o := Default()
 		o.Target = mode
-		if m := g.demand(obs, &o, false, o.Redundant); mib(m.target) != want {
+		if m := g.measure(obs, &o, false, o.Redundant); mib(m.target) != want {
 			t.Errorf("%s: target %v MiB, want %v", mode, mib(m.target), want)
 		}
 	}
 	// Planned swaps and no evictions: the measured peak is good enough.
 	o := FaithfulV1()
 	obs.Swaps = []profilers.SwapRec{{OpID: 5, Out: true, Bytes: 1}, {OpID: 90, Bytes: 1}}
-	if m := g.demand(obs, &o, false, 0); mib(m.target) != 14201 {
+	if m := g.measure(obs, &o, false, 0); mib(m.target) != 14201 {
 		t.Errorf("after planned swaps the target is %v MiB, want the measured peak", mib(m.target))
 	}
 	// An optimizer operator above the target ends the list.
 	obs.Swaps = nil
 	obs.Ops[121].Active = 20 * sim.GiB
-	if m := g.demand(obs, &o, false, 0); m.ops[len(m.ops)-1] > 120 {
+	if m := g.measure(obs, &o, false, 0); m.ops[len(m.ops)-1] > 120 {
 		t.Errorf("operator %d of the optimizer is to be reduced", m.ops[len(m.ops)-1])
 	}
 }
@@ -238,7 +238,6 @@ type use struct {
 // each on its own.
 func TestFeatures(t *testing.T) {
 	obs := twelve.Observation()
-	v := vocabulary(obs)
 	s := generate(t, FaithfulV1(), 1536*sim.MiB)
 	p := s.Plan(nil)
 	if len(p.Swaps) != len(s.Swaps) {
@@ -254,12 +253,16 @@ func TestFeatures(t *testing.T) {
 				}
 			}
 		}
-		var want policies.Feature
+		want := p.Vocabulary.Begin(0, c.Bytes, [4]int32{})
 		for _, u := range uses {
-			want.Use(v, u.name, u.arg)
+			want.Use(p.Vocabulary, u.name, u.arg)
 		}
-		if got := p.Swaps[i].Out.What.Feature; got != want || want.Uses == 0 {
-			t.Errorf("%s: feature %+v, want %+v", twelve.Label(c.Tensor), got, want)
+		what := p.Swaps[i].Out.What
+		if what.Feature != want || want.Uses == 0 {
+			t.Errorf("%s: feature %+v, want %+v", twelve.Label(c.Tensor), what.Feature, want)
+		}
+		if last := uses[len(uses)-1]; int(what.Op) != last.op || int(what.Arg) != last.arg || what.Tensor != c.Tensor {
+			t.Errorf("%s: last used at %d.%d as %d, want %+v", twelve.Label(c.Tensor), what.Op, what.Arg, what.Tensor, last)
 		}
 	}
 	if err := p.Validate(); err != nil {
@@ -282,7 +285,7 @@ func TestFeatureOfAnEvictedTensor(t *testing.T) {
 	}
 	chosen := []*Candidate{{Tensor: tensor, OutOp: 15}}
 	v := vocabulary(obs)
-	whole, first := features(obs, v, chosen, true)[0], features(obs, v, chosen, false)[0]
+	whole, first := histories(obs, v, chosen, true)[0].feature, histories(obs, v, chosen, false)[0].feature
 	if whole.Uses != 3 || first.Uses != 1 {
 		t.Errorf("%d uses under all ids and %d under the first, want 3 and 1", whole.Uses, first.Uses)
 	}
@@ -311,7 +314,7 @@ func TestOptions(t *testing.T) {
 	if o, err := ReadOptions(nil); err != nil || o != Default() {
 		t.Errorf("%+v, %v", o, err)
 	}
-	o, err := ReadOptions(policies.Params{"preset": PresetFaithfulV1, "chunks": int64(4)})
+	o, err := ReadOptions(policies.Params{"preset": "faithful-v1", "chunks": int64(4)})
 	want := FaithfulV1()
 	want.Chunks = 4
 	if diff := cmp.Diff(want, o); diff != "" || err != nil {

@@ -25,6 +25,11 @@ type Input struct {
 	// Options.Bandwidth. The stage planner, which has one ledger for both
 	// ways, takes the slower.
 	Out, In int64
+
+	// Borders are device times of stage borders in an iteration of the same
+	// length; without them, or without Options.Borders, operators count as
+	// equally long.
+	Borders []profilers.Border
 }
 
 // Schedule is a planner's result: what to swap, and how it came about.
@@ -58,28 +63,22 @@ const retries = 3
 // estimate of the time that each stage has for copies. It is a pure function.
 // It fails on a profile in which a stage comes twice.
 func Generate(in Input, o *Options) (*Schedule, error) {
+	if o.Planner == PlanAttention {
+		return planAttention(in, o)
+	}
+	g, m, s, err := survey(in, o)
+	if err != nil || len(m.ops) == 0 {
+		return s, err
+	}
 	obs := in.Profile
-	in.Out, in.In = cmp.Or(in.Out, o.Bandwidth), cmp.Or(in.In, o.Bandwidth)
-	layers := cmp.Or(o.Layers, obs.Layers, o.UnknownLayers)
-	g, err := newGrid(obs, layers)
-	if err != nil {
-		return nil, err
-	}
-	m := g.demand(obs, o, in.OOM, in.Redundant)
-	s := &Schedule{
-		Peak: m.peak, Target: m.target, Reductions: len(m.ops), Reached: true,
-		Stages: g.stages, profile: obs, grid: g, options: o,
-	}
-	if len(m.ops) == 0 {
-		return s, nil
-	}
+	in.complete(o)
 	candidates := g.candidates(obs, o)
 	var best attempt
 	if o.Planner == PlanLinks {
 		best = planLinks(g, &m, o, in, append(candidates, g.states(in.States, o)...))
 	} else {
 		g.rank(candidates, &m, in.Weight)
-		pool := pool{grid: g, memory: &m, options: o, duration: in.Duration, rate: min(in.Out, in.In),
+		pool := pool{grid: g, memory: &m, options: o, duration: in.Duration, borders: in.Borders, rate: min(in.Out, in.In),
 			ranked: candidates, states: g.states(in.States, o)}
 		best = pool.attempt(nil)
 		if o.RejectUseless {
@@ -95,12 +94,36 @@ func Generate(in Input, o *Options) (*Schedule, error) {
 	return s, nil
 }
 
+// survey cuts the profile into stages and finds out how much has to go; the
+// schedule has everything but swaps.
+func survey(in Input, o *Options) (*grid, demand, *Schedule, error) {
+	g, err := newGrid(in.Profile, cmp.Or(o.Layers, in.Profile.Layers, o.UnknownLayers))
+	if err != nil {
+		return nil, demand{}, nil, err
+	}
+	m := g.measure(in.Profile, o, in.OOM, in.Redundant)
+	return g, m, &Schedule{
+		Peak: m.peak, Target: m.target, Reductions: len(m.ops), Reached: true,
+		Stages: g.stages, profile: in.Profile, grid: g, options: o,
+	}, nil
+}
+
+// complete puts what the planner believes in place of what it does not know or
+// must not use.
+func (in *Input) complete(o *Options) {
+	in.Out, in.In = cmp.Or(in.Out, o.Bandwidth), cmp.Or(in.In, o.Bandwidth)
+	if !o.Borders {
+		in.Borders = nil
+	}
+}
+
 // pool is what a schedule can be made from.
 type pool struct {
 	grid     *grid
-	memory   *memory
+	memory   *demand
 	options  *Options
 	duration sim.Time
+	borders  []profilers.Border
 	rate     int64       // of the link, MiB/s
 	ranked   []Candidate // best first
 	states   []Candidate // to be chosen whatever comes
@@ -118,7 +141,7 @@ func (p *pool) attempt(without map[profilers.Tensor]bool) attempt {
 	all := slices.Concat(p.ranked, p.states)
 	s := &selector{
 		grid: p.grid, memory: p.memory, options: p.options, rate: p.rate,
-		times: newStageTimes(p.grid, p.duration, p.options.CountAllOps),
+		times: newStageTimes(p.grid, p.duration, p.borders, p.options.CountAllOps),
 		all:   all, fates: make([]fate, len(all)), needs: newNeeds(p.memory.need),
 	}
 	for i := range all {
@@ -148,7 +171,7 @@ func (p *pool) improve(best attempt) attempt {
 	for range retries {
 		found := len(without)
 		for _, c := range best.chosen {
-			if c.useless() && c.Tensor >= 0 {
+			if _, state := c.state(); c.useless() && !state {
 				without[c.Tensor] = true
 			}
 		}
@@ -187,23 +210,27 @@ type State struct {
 }
 
 // Plan makes the schedule executable. Activations are described by their
-// history; optimizer states are bound to live ones of the same size, in order:
-// all of them leave and return at the same stages, so equal sizes are as good
-// as equal states. States that find no partner are left out.
+// history. Optimizer states are bound to live ones: those that the planner was
+// told of to themselves, those of the profile to ones of the same size, in
+// order: all of them leave and return at the same stages, so equal sizes are as
+// good as equal states. States that find no partner are left out.
 func (s *Schedule) Plan(states []State) *policies.Plan {
+	o := s.options
 	p := &policies.Plan{
-		ForwardBounds: s.grid.forward, BackwardBounds: s.grid.backward,
+		ForwardBounds: s.grid.forward, BackwardBounds: s.grid.backward, Passes: s.passes(),
 		Vocabulary: vocabulary(s.profile),
 		Iteration:  s.profile.Iteration,
+		Window:     o.Window,
 	}
-	if s.options.Optimizer == OptimizerChunks {
-		p.Chunks = s.options.Chunks
+	p.Vocabulary.Narrow, p.Vocabulary.Sized = o.NarrowTags, o.Sized
+	if o.Optimizer == OptimizerChunks {
+		p.Chunks = o.Chunks
 	}
 	chosen := make([]*Candidate, len(s.Swaps))
 	for i := range s.Swaps {
 		chosen[i] = &s.Swaps[i]
 	}
-	history := features(s.profile, p.Vocabulary, chosen, s.options.WholeHistory)
+	past := histories(s.profile, p.Vocabulary, chosen, o.WholeHistory)
 	bySize := make(map[sim.Bytes][]policies.Handle)
 	for _, st := range states {
 		bySize[st.Bytes] = append(bySize[st.Bytes], st.Handle)
@@ -212,15 +239,18 @@ func (s *Schedule) Plan(states []State) *policies.Plan {
 		return policies.Trigger{Kind: policies.AtStage, Stage: s}
 	}
 	for i, c := range chosen {
-		what := policies.Selector{Kind: policies.ByFeature, Feature: history[i], Stage: c.OutStage}
+		h := &past[i]
+		what := policies.Selector{
+			Kind: policies.ByFeature, Feature: h.feature, Stage: c.OutStage,
+			Op: h.op, Arg: h.arg, Tensor: h.first,
+		}
 		start := policies.Trigger{Kind: policies.Now}
 		if c.Optimizer {
-			free := bySize[c.Bytes]
-			if len(free) == 0 {
+			handle, ok := bind(c, states, bySize)
+			if !ok {
 				continue
 			}
-			what = policies.Selector{Kind: policies.ByHandle, Handle: free[0]}
-			bySize[c.Bytes] = free[1:]
+			what = policies.Selector{Kind: policies.ByHandle, Handle: handle}
 			start = at(c.OutStage)
 		}
 		p.Swaps = append(p.Swaps, policies.Swap{
@@ -230,4 +260,36 @@ func (s *Schedule) Plan(states []State) *policies.Plan {
 		})
 	}
 	return p
+}
+
+// bind finds the live state that an optimizer candidate stands for.
+func bind(c *Candidate, states []State, bySize map[sim.Bytes][]policies.Handle) (policies.Handle, bool) {
+	if i, ok := c.state(); ok {
+		if i >= len(states) {
+			return 0, false
+		}
+		return states[i].Handle, true
+	}
+	free := bySize[c.Bytes]
+	if len(free) == 0 {
+		return 0, false
+	}
+	bySize[c.Bytes] = free[1:]
+	return free[0], true
+}
+
+// passes are the boundaries of single passes as the executor gets them.
+func (s *Schedule) passes() []policies.PassBounds {
+	if s.options.Planner != PlanAttention || s.options.ExactBounds {
+		return s.grid.passes
+	}
+	var shipped []policies.PassBounds
+	for _, p := range s.grid.passes {
+		counts := slices.Clone(p.Bounds)
+		for i := range counts {
+			counts[i]++ // operators so far, where the last of them is meant
+		}
+		shipped = append(shipped, policies.PassBounds{Pass: p.Pass, Bounds: counts})
+	}
+	return shipped
 }

@@ -49,7 +49,11 @@ func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options, rate int6
 	}
 }
 
-// inOrder is the order of a plan: by operator of swap-out, larger first.
+// inOrder is the order of a plan: by operator of swap-out, larger first. Optimizer
+// states that move in chunks keep the order in which the optimizer uses them.
 func inOrder(a, b *Candidate) int {
+	if a.chunked && b.chunked {
+		return cmp.Compare(a.Tensor, b.Tensor)
+	}
 	return cmp.Or(cmp.Compare(a.OutOp, b.OutOp), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tensor, b.Tensor))
 }

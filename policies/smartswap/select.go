@@ -15,7 +15,7 @@ const (
 // selector chooses candidates until no operator is above the target.
 type selector struct {
 	grid    *grid
-	memory  *memory
+	memory  *demand
 	options *Options
 	rate    int64 // of the link, MiB/s
 	times   *stageTimes

@@ -61,7 +61,7 @@ func drawProfile(t *rapid.T) *profilers.Observation {
 
 // naive is the selection in the words of its description: every round looks at
 // all peaks, all operators above the target and all candidates.
-func naive(g *grid, m memory, all []Candidate, times *stageTimes, o *Options) (chosen []Candidate, reached bool) {
+func naive(g *grid, m demand, all []Candidate, times *stageTimes, o *Options) (chosen []Candidate, reached bool) {
 	time := func(c Candidate) sim.Time { return transfer(c.Bytes, o.Bandwidth) }
 	need := slices.Clone(m.need)
 	taken := make([]bool, len(all))
@@ -164,12 +164,12 @@ func TestSelectionAgainstNaive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := g.demand(obs, &o, false, 0)
+		m := g.measure(obs, &o, false, 0)
 		all := g.candidates(obs, &o)
 		g.rank(all, &m, o.SizeWeight)
-		want, reached := naive(g, m, slices.Clone(all), newStageTimes(g, obs.Duration, o.CountAllOps), &o)
+		want, reached := naive(g, m, slices.Clone(all), newStageTimes(g, obs.Duration, nil, o.CountAllOps), &o)
 
-		s := &selector{grid: g, memory: &m, options: &o, rate: o.Bandwidth, times: newStageTimes(g, obs.Duration, o.CountAllOps),
+		s := &selector{grid: g, memory: &m, options: &o, rate: o.Bandwidth, times: newStageTimes(g, obs.Duration, nil, o.CountAllOps),
 			all: all, fates: make([]fate, len(all)), needs: newNeeds(m.need)}
 		got := s.run()
 		if got != reached || len(s.chosen) != len(want) {
@@ -225,7 +225,7 @@ func TestSchedules(t *testing.T) {
 		}
 		planned += len(s.Swaps)
 		g := s.grid
-		m := g.demand(obs, &o, false, 0)
+		m := g.measure(obs, &o, false, 0)
 		left := slices.Clone(m.need)
 		for i := range s.Swaps {
 			c := &s.Swaps[i]
@@ -275,7 +275,7 @@ func TestOneRoundOverbooks(t *testing.T) {
 		o := FaithfulV1()
 		o.Recheck = recheck
 		s := generate(t, o, 1536*sim.MiB)
-		times := newStageTimes(s.grid, twelve.Duration, false)
+		times := newStageTimes(s.grid, twelve.Duration, nil, false)
 		delayed := map[int32]bool{}
 		for i := range s.Swaps {
 			c := &s.Swaps[i]
@@ -355,7 +355,7 @@ func TestTiesHaveAnOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := memory{ops: []int32{60}, need: []sim.Bytes{1}}
+	m := demand{ops: []int32{60}, need: []sim.Bytes{1}}
 	all := []Candidate{
 		{Tensor: 3, Bytes: 1, OutOp: 5, out: 1, in: 14, inAt: 14},
 		{Tensor: 2, Bytes: 1, OutOp: 5, out: 1, in: 14, inAt: 14},

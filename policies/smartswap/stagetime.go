@@ -2,13 +2,14 @@ package smartswap
 
 import (
 	"math/bits"
+	"sort"
 
+	"smartswap/profilers"
 	"smartswap/sim"
 )
 
 // stageTimes is the planner's idea of when things happen. It knows no operator
-// times: the iteration's duration is spread evenly, operator i of n ending at
-// (i+1)/n of it.
+// times, only how long the iteration took and perhaps when stages began.
 type stageTimes struct {
 	start, end []sim.Time // by stage
 	left       []sim.Time // what copies may still take of the stage; negative = debt
@@ -17,11 +18,11 @@ type stageTimes struct {
 	fresh int32
 }
 
-// newStageTimes spreads duration over the operators of g. A stage starts when
-// its first operator ends; with all set, when the operator before it ends.
-func newStageTimes(g *grid, duration sim.Time, all bool) *stageTimes {
-	n := len(g.of)
-	ends := func(op int32) sim.Time { return mulDiv(uint64(op+1), uint64(duration), uint64(n)) }
+// newStageTimes spreads duration over the operators of g, see operatorEnds. A
+// stage starts when its first operator ends; with all set, when the operator
+// before it ends.
+func newStageTimes(g *grid, duration sim.Time, borders []profilers.Border, all bool) *stageTimes {
+	ends := operatorEnds(len(g.of), duration, borders)
 	t := &stageTimes{sums: make([]sim.Time, len(g.stages))}
 	for s := range g.stages {
 		begin := g.first[s]
@@ -34,6 +35,33 @@ func newStageTimes(g *grid, duration sim.Time, all bool) *stageTimes {
 		t.left = append(t.left, end-start)
 	}
 	return t
+}
+
+// operatorEnds is when each of n operators ends, -1 being the time before the
+// first, in an iteration of that duration. Without borders operator i ends at
+// (i+1)/n of it (shipped). With borders of an iteration of n operators, operators
+// between two of them share the time between them, scaled to the duration.
+func operatorEnds(n int, duration sim.Time, borders []profilers.Border) func(op int32) sim.Time {
+	if !usable(borders, n) {
+		return func(op int32) sim.Time { return mulDiv(uint64(op+1), uint64(duration), uint64(n)) }
+	}
+	total := borders[len(borders)-1].At
+	return func(op int32) sim.Time {
+		begun := op + 1 // operators that have begun by then
+		k := sort.Search(len(borders), func(i int) bool { return borders[i].Op > begun })
+		if k == len(borders) {
+			return duration
+		}
+		a, b := borders[k-1], borders[k]
+		at := a.At + mulDiv(uint64(begun-a.Op), uint64(b.At-a.At), uint64(b.Op-a.Op))
+		return mulDiv(uint64(at), uint64(duration), uint64(total))
+	}
+}
+
+// usable tells whether borders span an iteration of n operators.
+func usable(borders []profilers.Border, n int) bool {
+	last := len(borders) - 1
+	return last > 0 && borders[0].Op == 0 && int(borders[last].Op) == n && borders[last].At > 0
 }
 
 // transfer is the time of a copy at a believed bandwidth in MiB/s, rounded up.
