@@ -99,13 +99,15 @@ type transfer struct {
 // Sends and receives of a stage run on one stream in this order, and a transfer
 // starts when both ends have reached it, so the order must not let stages wait
 // for each other. All stages are therefore laid out on one clock, on which a
-// forward takes 1 and a backward 2 and transfers nothing: a transfer takes place
-// once the tensor exists and the receiver has nothing else to do before it needs
-// it. Every stage does its passes and transfers in the order of that clock, ties
-// broken the same way everywhere, so whatever real times are, nothing can wait
-// in a circle; and on the clock nothing waits for a transfer, so its order costs
-// no bubble. (The original posts the transfers of a step as one group, which has
-// no order.) Memory for a tensor is taken just before it is needed.
+// forward takes 1 and a backward 2 and transfers nothing. A transfer takes place
+// once the tensor exists and the receiver has posted for it: between two passes
+// in a plain pipeline, so that memory is taken as late as can be; a pass earlier
+// in an interleaved one, so that the transfer runs beside that pass, as in the
+// original, which overlaps transfers only there. Every stage does its passes and
+// transfers in the order of that clock (passes by their ends), ties broken the
+// same way everywhere: whatever real times are, nothing can wait in a circle.
+// On the clock nothing waits for a transfer, so its order costs no bubble. (The
+// original posts the transfers of a step as one group, which has no order.)
 //
 // The result is nil if the passes themselves cannot be laid out: with more than
 // one chunk, when micros is not a multiple of stages.
@@ -134,8 +136,8 @@ func schedule(stages, chunks, micros int, forwardOnly bool) [][]step {
 	})
 	steps := make([][]step, stages)
 	next := make([]int, stages) // pass of each stage
-	upTo := func(s, time int) { // the passes of s that start before time
-		for ; next[s] < len(grid[s]) && grid[s][next[s]].start < time; next[s]++ {
+	upTo := func(s, time int) { // the passes of s that are over by then
+		for ; next[s] < len(grid[s]) && grid[s][next[s]].end <= time; next[s]++ {
 			p := grid[s][next[s]]
 			kind := forward
 			if p.backward {
@@ -185,15 +187,18 @@ func layOut(grid [][]pass, chunks, micros int) (transfers []transfer, ok bool) {
 						break
 					}
 				}
-				free := 0
+				free, posted := 0, 0 // when the stage is free, and when it posts
 				if i := next[s]; i > 0 {
-					free = grid[s][i-1].end
+					free, posted = grid[s][i-1].end, grid[s][i-1].end
+					if chunks > 1 {
+						posted = grid[s][i-1].start
+					}
 				}
 				p.start = free
 				if needs {
 					p.start = max(free, producer.end)
 					if from != s {
-						transfers = append(transfers, transfer{p.start, from, s, *producer, *p})
+						transfers = append(transfers, transfer{max(posted, producer.end), from, s, *producer, *p})
 					}
 				}
 				p.end = p.start + p.duration()
