@@ -133,7 +133,11 @@ func (c *call) replay(s *snapshot.Snapshot, device int, o alloc.Options, samples
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.stdout, "Device %d, %s allocator: %d allocations, %d frees, %d out of memory, on %d streams\n", device, o.Dialect, r.Allocs, r.Frees, r.OOMs, r.Streams)
+	kind := o.Dialect + " allocator"
+	if o.ExpandableSegments {
+		kind += " with expandable segments"
+	}
+	fmt.Fprintf(c.stdout, "Device %d, %s: %d allocations, %d frees, %d out of memory, on %d streams and %d pools\n", device, kind, r.Allocs, r.Frees, r.OOMs, r.Streams, r.Pools)
 	if h.Guessed > 0 {
 		fmt.Fprintf(c.stderr, "device %d: inferred: sizes of %d blocks that were there at the start\n", device, h.Guessed)
 	}

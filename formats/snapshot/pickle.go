@@ -44,16 +44,21 @@ const (
 	opMemoize         = 0x94
 )
 
-// Bounds on what a file can make a reader hold. An opcode of one byte costs up
-// to some 60 bytes of memory, so the number of things is bounded, not only the
-// length of the file.
-const (
-	maxStack  = 1 << 22 // values on the stack at once
-	maxMemo   = 1 << 23 // values to refer to
-	maxHeld   = 1 << 25 // values in all containers together: some two million events
-	maxString = 1 << 20 // bytes of one string
-	maxText   = 1 << 28 // bytes of all strings together
-)
+// limits bound what a file can make a reader hold. An opcode of one byte costs
+// up to some 60 bytes of memory, so the number of things is bounded, not only
+// the length of the file.
+type limits struct {
+	stack int // values on the stack at once
+	memo  int // values to refer to
+	held  int // values in all containers together
+	text  int // bytes of all strings together
+}
+
+// usual is room for some two million events.
+func usual() limits { return limits{stack: 1 << 22, memo: 1 << 23, held: 1 << 25, text: 1 << 28} }
+
+// maxString is the longest string, in bytes.
+const maxString = 1 << 20
 
 // kind is the type of a value.
 type kind uint8
@@ -102,6 +107,7 @@ func (o *object) get(key string) (value, bool) {
 
 // unpickler runs the opcodes of one pickle.
 type unpickler struct {
+	limits limits
 	in     *bufio.Reader
 	file   string
 	offset int64 // of the opcode in hand
@@ -122,8 +128,8 @@ const maxLong = 9
 
 // unpickle reads one pickle of protocol 2 to 5. Errors are one line that begins
 // with the file and the offset.
-func unpickle(r io.Reader, file string) (value, error) {
-	u := &unpickler{in: bufio.NewReaderSize(r, 64<<10), file: file}
+func unpickle(r io.Reader, file string, l limits) (value, error) {
+	u := &unpickler{limits: l, in: bufio.NewReaderSize(r, 64<<10), file: file}
 	v, err := u.run()
 	if err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -235,8 +241,8 @@ func (u *unpickler) next(n int) ([]byte, error) {
 }
 
 func (u *unpickler) push(v value) error {
-	if len(u.stack) >= maxStack {
-		return fmt.Errorf("more than %d values on the stack", maxStack)
+	if len(u.stack) >= u.limits.stack {
+		return fmt.Errorf("more than %d values on the stack", u.limits.stack)
 	}
 	u.stack = append(u.stack, v)
 	return nil
@@ -352,8 +358,8 @@ func (u *unpickler) string(op byte) error {
 		}
 		n = int(binary.LittleEndian.Uint32(b))
 	}
-	if u.text += n; u.text > maxText {
-		return fmt.Errorf("more than %d bytes in all strings together", maxText)
+	if u.text += n; u.text > u.limits.text {
+		return fmt.Errorf("more than %d bytes in all strings together", u.limits.text)
 	}
 	if n > len(u.scratch) {
 		u.scratch = make([]byte, max(n, 256))
@@ -380,8 +386,8 @@ func (u *unpickler) make(k kind, items []value) error {
 
 // hold counts n more values in containers, and the container.
 func (u *unpickler) hold(n int) error {
-	if u.held += n + 1; u.held > maxHeld {
-		return fmt.Errorf("more than %d values in lists, tuples and dictionaries", maxHeld)
+	if u.held += n + 1; u.held > u.limits.held {
+		return fmt.Errorf("more than %d values in lists, tuples and dictionaries", u.limits.held)
 	}
 	return nil
 }
@@ -479,8 +485,8 @@ func (u *unpickler) remember(op byte) error {
 		return errors.New("nothing on the stack to store in the memo")
 	case index > int64(len(u.memo)):
 		return fmt.Errorf("memo entry %d is stored before entry %d", index, len(u.memo))
-	case index >= maxMemo:
-		return fmt.Errorf("more than %d memo entries", maxMemo)
+	case index >= int64(u.limits.memo):
+		return fmt.Errorf("more than %d memo entries", u.limits.memo)
 	}
 	top := u.stack[len(u.stack)-1]
 	if index == int64(len(u.memo)) {

@@ -14,7 +14,7 @@ import (
 // the trouble begins. Time and memory are proportional to the file, up to a
 // bound.
 func Read(r io.Reader, file string) (*Snapshot, error) {
-	root, err := unpickle(r, file)
+	root, err := unpickle(r, file, usual())
 	if err != nil {
 		return nil, err
 	}

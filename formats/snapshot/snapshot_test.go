@@ -242,16 +242,35 @@ func TestHostile(t *testing.T) {
 	trace := "](" + strings.Repeat("}("+word("action")+word("x")+"u", n) + "e\x94"
 	held(program("}(", word("segments"), "]", word("device_traces"), "](", trace, strings.Repeat("h\x00", n), "eu."), true)
 
-	held(program("]\x94h\x00a."), false)                                                    // a list that holds itself, as snapshot
-	held(program("}(", word("segments"), "]\x94h\x00au."), false)                           // and as segments
-	held(program(strings.Repeat("]", 1<<20), strings.Repeat("a", 1<<20-1)), false)          // deep
-	held(program(strings.Repeat("(", 1<<20)), false)                                        // marks
-	held(program(strings.Repeat("X\x00\x00\x10\x00abc", 1)), false)                         // a string that is not there
-	held(program("N", strings.Repeat("\x94", 1<<20)), false)                                // memo
-	held(program("]", strings.Repeat("(NNNNNNNNNNNNNNNe", 1<<16)), false)                   // a list that grows
-	held(program(strings.Repeat("N", maxStack+1)), false)                                   // too much on the stack
-	held(program("N", strings.Repeat("\x94", maxMemo+1)), false)                            // in the memo
-	held(program(strings.Repeat("("+strings.Repeat("N", 1023)+"l", maxHeld/1024+1)), false) // and in containers
+	held(program("]\x94h\x00a."), false)                                           // a list that holds itself, as snapshot
+	held(program("}(", word("segments"), "]\x94h\x00au."), false)                  // and as segments
+	held(program(strings.Repeat("]", 1<<20), strings.Repeat("a", 1<<20-1)), false) // deep
+	held(program(strings.Repeat("(", 1<<20)), false)                               // marks
+	held(program(strings.Repeat("X\x00\x00\x10\x00abc", 1)), false)                // a string that is not there
+	held(program("N", strings.Repeat("\x94", 1<<20)), false)                       // memo
+	held(program("]", strings.Repeat("(NNNNNNNNNNNNNNNe", 1<<16)), false)          // a list that grows
+}
+
+// Each limit stops a file that goes beyond it by one, and no other.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		limit limits
+		body  func(n int) string
+		want  string
+	}{
+		{limits{stack: 9, memo: 99, held: 99, text: 99}, func(n int) string { return strings.Repeat("N", n) + strings.Repeat("\x86", n-1) }, "more than 9 values on the stack"},
+		{limits{stack: 99, memo: 9, held: 99, text: 99}, func(n int) string { return "N" + strings.Repeat("\x94", n) }, "more than 9 memo entries"},
+		{limits{stack: 99, memo: 99, held: 9, text: 99}, func(n int) string { return "](" + strings.Repeat("N", n-1) + "e" }, "more than 9 values in lists, tuples and dictionaries"},
+		{limits{stack: 99, memo: 99, held: 99, text: 9}, func(n int) string { return word(strings.Repeat("x", n-1)) + word("x") + "\x86" }, "more than 9 bytes in all strings together"},
+	} {
+		if _, err := unpickle(strings.NewReader(program(c.body(9), ".")), "f", c.limit); err != nil {
+			t.Errorf("at the limit: %v", err)
+		}
+		_, err := unpickle(strings.NewReader(program(c.body(10), ".")), "f", c.limit)
+		if err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("beyond it: %v, want %s", err, c.want)
+		}
+	}
 }
 
 func TestWriteRefuses(t *testing.T) {
@@ -424,7 +443,7 @@ func TestWrittenKeys(t *testing.T) {
 	if err := Write(&b, classic()); err != nil {
 		t.Fatal(err)
 	}
-	root, err := unpickle(&b, "written")
+	root, err := unpickle(&b, "written", usual())
 	if err != nil {
 		t.Fatal(err)
 	}

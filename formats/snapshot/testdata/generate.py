@@ -110,20 +110,22 @@ old = {
 }
 
 # torch_npu: 32 bytes more per request, a handle as stream, no times and no
-# settings. 20 MiB pages of an expandable segment.
+# settings. 20 MiB pages of an expandable segment, in which blocks of 2 MiB and
+# more begin at multiples of 16 KiB.
 NPU = frames(("zeros", 3))
 NPU[0]["filename"] = "/site-packages/torch_npu/utils.py"
 expandable = {
     "segments": [segment(A, 40 * MIB, [
         block(A, 8 * MIB + 512, 8 * MIB, "active_allocated"),
-        block(A + 8 * MIB + 512, 16 * MIB + 512, 16 * MIB, "active_allocated"),
-        block(A + 24 * MIB + 1024, 16 * MIB - 1024, 0, "inactive"),
+        block(A + 8 * MIB + 512, 16 * 1024 - 512, 0, "inactive"),
+        block(A + 8 * MIB + 16 * 1024, 16 * MIB + 512, 16 * MIB, "active_allocated"),
+        block(A + 24 * MIB + 16 * 1024 + 512, 16 * MIB - 16 * 1024 - 512, 0, "inactive"),
     ], stream=1534455456, expandable=True)],
     "device_traces": [[
         event("segment_map", A, 20 * MIB, 1534455456),
         event("alloc", A, 8 * MIB, 1534455456, frames=NPU),
         event("segment_map", A + 20 * MIB, 20 * MIB, 1534455456),
-        event("alloc", A + 8 * MIB + 512, 16 * MIB, 1534455456, frames=NPU),
+        event("alloc", A + 8 * MIB + 16 * 1024, 16 * MIB, 1534455456, frames=NPU),
     ]],
 }
 
