@@ -211,6 +211,9 @@ func (j *job) dispatched(r *rank) {
 	it.PlannedOuts += s.Outs[swap.Planned] - b.Outs[swap.Planned]
 	it.OutBytes += s.OutBytes - b.OutBytes
 	it.InBytes += s.InBytes - b.InBytes
+	for t := range it.OutByType {
+		it.OutByType[t] += s.OutByType[t] - b.OutByType[t]
+	}
 }
 
 // passed tells that a rank's compute stream has reached the end of iteration

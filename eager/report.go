@@ -6,6 +6,7 @@ import (
 	"smartswap/eager/alloc"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
+	"smartswap/profilers"
 	"smartswap/sim"
 )
 
@@ -45,6 +46,7 @@ type Iteration struct {
 	Evictions         int64 // swap-outs that a failed allocation forced
 	Faults            int64 // demand swap-ins
 	OutBytes, InBytes sim.Bytes
+	OutByType         [profilers.NumTensorTypes]sim.Bytes // of OutBytes
 	PlannedOuts       int64
 }
 

@@ -70,7 +70,7 @@ type Outcome struct {
 	Records  string   // what the profiler records, if it is always on
 	HostBusy sim.Time // dispatching thread, per iteration of the whole run, mean over ranks
 	// OutByType splits OutBytes by what the runtime can tell about tensors.
-	OutByType [4]sim.Bytes
+	OutByType [profilers.NumTensorTypes]sim.Bytes
 	// First and Last are the peaks of the first and the last simulated rank:
 	// of the first and last pipeline stage.
 	First, Last Peaks

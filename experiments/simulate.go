@@ -462,6 +462,9 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 		return nil, err
 	}
 	o := outcome(report, p, w, registration.Grade)
+	if o.Tokens, err = tokens(w, int(p.Warmup), len(report.Iterations)); err != nil {
+		return nil, err
+	}
 	if p.Strategy.AlwaysProfile {
 		o.Records = profiler.Fields().String()
 	}
@@ -475,6 +478,24 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 		}
 	}
 	return o, nil
+}
+
+// tokens is the number of tokens of an iteration, the mean over iterations from
+// to until where they differ.
+func tokens(w workloads.Workload, from, until int) (int64, error) {
+	counter, varies := w.(workloads.TokenCounter)
+	if !varies || until <= from {
+		return w.Tokens(), nil
+	}
+	sum := int64(0)
+	for i := from; i < until; i++ {
+		n, err := counter.TokensIn(i)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum / int64(until-from), nil
 }
 
 // series reads the iterations of a report.
@@ -500,7 +521,7 @@ const maxEvents = 10_000_000_000
 
 // outcome reads a report.
 func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Grade) *Outcome {
-	o := &Outcome{Time: r.Steady, Tokens: w.Tokens(), Grade: grade.String(), Ops: r.Ops, Events: r.Events, Fingerprint: r.Fingerprint}
+	o := &Outcome{Time: r.Steady, Grade: grade.String(), Ops: r.Ops, Events: r.Events, Fingerprint: r.Fingerprint}
 	o.Completed = int64(len(r.Iterations))
 	o.OpsPerIteration = float64(r.Ops) / float64(max(1, len(r.Iterations))) / float64(len(r.Ranks))
 	o.PeakAllocated = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Allocated.Peak }))
@@ -532,11 +553,17 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 	for _, it := range r.Iterations[p.Warmup:] {
 		o.OutBytes += it.OutBytes
 		o.InBytes += it.InBytes
+		for t := range it.OutByType {
+			o.OutByType[t] += it.OutByType[t]
+		}
 		o.Evictions += it.Evictions
 		o.Faults += it.Faults
 	}
 	o.OutBytes /= sim.Bytes(steady * ranks)
 	o.InBytes /= sim.Bytes(steady * ranks)
+	for t := range o.OutByType {
+		o.OutByType[t] /= sim.Bytes(steady * ranks)
+	}
 	o.Evictions /= int64(steady)
 	o.Faults /= int64(steady)
 	return o

@@ -51,6 +51,7 @@ const (
 	Model                   // parameters of the model
 	OptimState              // fp32 master parameters and moments
 	SharedMemory            // the framework's flat parameter and gradient buffers: never swapped
+	NumTensorTypes
 )
 
 // TensorRec is one argument of a recorded operator. Orig is the id that the

@@ -47,14 +47,16 @@ const (
 // Stats count what the executor did. Bytes are requested sizes.
 type Stats struct {
 	OutBytes, InBytes sim.Bytes
-	Outs, Ins         [NumReasons]int64
-	Clean             int64 // evictions that moved nothing
-	Undone            int64 // swap-ins taken back because an allocation failed
-	Late              int64 // planned swap-ins given up for lack of memory
-	Missed            int64 // planned swaps whose tensor was never matched
-	Matched           int64
-	NoHost            int64 // swap-outs refused because the host pool was exhausted
-	Drains            int64 // times that held memory was released because an allocation failed
+	// OutByType splits OutBytes by what the runtime can tell about tensors.
+	OutByType [profilers.NumTensorTypes]sim.Bytes
+	Outs, Ins [NumReasons]int64
+	Clean     int64 // evictions that moved nothing
+	Undone    int64 // swap-ins taken back because an allocation failed
+	Late      int64 // planned swap-ins given up for lack of memory
+	Missed    int64 // planned swaps whose tensor was never matched
+	Matched   int64
+	NoHost    int64 // swap-outs refused because the host pool was exhausted
+	Drains    int64 // times that held memory was released because an allocation failed
 }
 
 // Evictions counts swap-outs that failed allocations forced.
@@ -233,6 +235,7 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 	old := s.Tensor
 	x.leave(s)
 	x.Stats.OutBytes += s.Bytes
+	x.Stats.OutByType[s.Type] += s.Bytes
 	x.Stats.Outs[why]++
 	x.record(s, old, true, why)
 
