@@ -18,8 +18,7 @@ func (g *generator) trains(name NameID) bool {
 	return g.v.Adapters == (name >= pQKVAdapterDown && name <= pProjAdapterUp)
 }
 
-// active tells whether ad takes part; g.trains is false for noAdapter in a
-// frozen model and true outside, where no adapter is active.
+// active tells whether ad takes part.
 func (g *generator) active(ad adapter) bool { return g.v.Adapters && ad != noAdapter }
 
 // adapt adds the adapter's result on x to y and keeps Ax as low.

@@ -59,6 +59,9 @@ type Recompute struct {
 	// full-block (1..layers of a stage, counted through its chunks); 0 for
 	// the other kinds. Groups do not cross chunks.
 	N int
+	// Activation, with full-block, computes the feed-forward activation of
+	// the other layers again too, as activation-function does.
+	Activation bool
 }
 
 func (r Recompute) withDefaults() Recompute {
@@ -243,6 +246,8 @@ func (c *Config) checkRecompute(r Recompute) error {
 		least, most = 1, c.Model.Layers/c.PP
 	}
 	switch {
+	case r.Activation && r.Kind != FullBlock:
+		return fmt.Errorf("recompute %s with activation: only full-block can have it", r.Kind)
 	case most == 0 && r.N != 0:
 		return fmt.Errorf("recompute %s, n %d: must be 0", r.Kind, r.N)
 	case r.N < least || r.N > most:

@@ -77,6 +77,9 @@ func (d *decoder) Name() string {
 		if r.N > 0 {
 			fmt.Fprintf(&s, "%d", r.N)
 		}
+		if r.Activation {
+			s.WriteString("+activation")
+		}
 	}
 	if c.Unfold {
 		s.WriteString("/unfolded")

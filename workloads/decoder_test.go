@@ -404,6 +404,10 @@ func TestRecomputedOperators(t *testing.T) {
 		return n
 	}
 	layer := count(workloads.Recompute{Kind: workloads.FullBlock, N: 1}, workloads.Fused)
+	// Layers that are computed again as a whole keep their activation then.
+	if got := count(workloads.Recompute{Kind: workloads.FullBlock, N: 1, Activation: true}, workloads.Fused); got != layer+3*2 {
+		t.Errorf("%d operators recomputed of one layer and three activations, want %d", got, layer+3*2)
+	}
 	for _, c := range []struct {
 		kind workloads.RecomputeKind
 		n    int
@@ -701,6 +705,7 @@ func TestImpossible(t *testing.T) {
 		{"recompute", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: "all"}}, `recompute "all"`},
 		{"block", workloads.Config{Model: llama, PP: 2, Recompute: workloads.Recompute{Kind: workloads.FullBlock, N: 3}}, "from 1 to the 2 layers"},
 		{"block 0", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: workloads.FullBlock}}, "from 1 to the 4 layers"},
+		{"activation", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: workloads.FullUniform, Activation: true}}, "only full-block can have it"},
 		{"n without use", workloads.Config{Model: llama, Recompute: workloads.Recompute{Kind: workloads.Selective, N: 3}}, "n 3: must be 0"},
 		{"model", workloads.Config{}, `layers 0: must be from 1`},
 		{"probability", workloads.Config{Model: llama, Processes: []workloads.Process{workloads.OverflowSkip{Probability: math.NaN()}}}, "from 0 to 1"},
@@ -768,7 +773,7 @@ func randomConfig(t *rapid.T) workloads.Config {
 		Attention: rapid.SampledFrom([]workloads.AttentionKind{workloads.Fused, workloads.Unfused}).Draw(t, "attention"),
 		Unfold:    rapid.Bool().Draw(t, "unfold"),
 		Recompute: rapid.SampledFrom([]workloads.Recompute{{}, {Kind: workloads.Selective}, {Kind: workloads.ActivationFunction},
-			{Kind: workloads.FullUniform, N: 1}, {Kind: workloads.FullUniform, N: 2}, {Kind: workloads.FullBlock, N: 1}, {Kind: workloads.FullBlock, N: 2}}).Draw(t, "recompute"),
+			{Kind: workloads.FullUniform, N: 1}, {Kind: workloads.FullUniform, N: 2}, {Kind: workloads.FullBlock, N: 1}, {Kind: workloads.FullBlock, N: 2, Activation: true}}).Draw(t, "recompute"),
 	}
 	micros := rapid.IntRange(1, 5).Draw(t, "micro-batches")
 	if vpp > 1 {

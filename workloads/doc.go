@@ -24,14 +24,33 @@
 //	model.go      Model and the table of known ones
 //	config.go     Config: layout, save rule, recomputation, and what is possible
 //	decoder.go    New: the job, its ranks and its programs
+//	cache.go      which programs are kept
 //	stage.go      what is resident on a pipeline stage
-//	variation.go  Process: what makes iterations differ
-//	generate.go   one iteration: micro-batches, blocks, recomputation
-//	schedule.go   the 1F1B order of a stage
+//	variation.go  Variant, Process: what makes iterations differ
+//	generate.go   one iteration: micro-batches, chunks, blocks, recomputation
+//	schedule.go   the order of a stage under 1F1B, plain and interleaved
 //	head.go layer.go attention.go  operators forward and backward, and what they keep
+//	experts.go    the feed-forward part of a mixture of experts
+//	adapter.go    low-rank adapters
 //	parallel.go   collectives and transfers
 //	optimizer.go  after the last backward
 //	work.go       kernels from shapes
+//
+// # Variation
+//
+// A Process changes the Variant of an iteration; a Config lists as many as it
+// wants, ProcessByName makes one from a configuration file. By what they change:
+//
+//	variation_batch.go  how much is trained on, and of which shape: BatchRamp,
+//	                    UnevenTail, VariableLength, DynamicPadding,
+//	                    PackedSegments, ContextSwitch
+//	variation_model.go  what is computed: ExpertImbalance, StochasticDepth,
+//	                    EarlyExit, LoRA, RecomputeToggle
+//	variation_step.go   what goes around it: OverflowSkip, Validation,
+//	                    CheckpointSave, Extras, Rerun
+//
+// Their order matters where two change the same thing: packing fills the
+// sequences that a context switch before it has left, for example.
 //
 // workloadstest checks what every Workload promises.
 package workloads

@@ -112,11 +112,10 @@ func (g *generator) expertsBackward(u int, dy StorageID, s *expertsSaved) (din S
 	g.b.Drop(s.probs)
 	g.b.Drop(s.route)
 	g.op(oMatmul, matmul(g.tokens, h, m.Experts), In(dscores), g.weight(u, pRouter), InPlace(part))
-	in, gathered := In(s.in), int32(-1)
+	var in Arg
 	if s.in != none {
 		g.b.Unpack(s.in)
-		in, gathered = g.startGather(s.in)
-		g.wait(gathered)
+		in = g.gatherSequence(s.in)
 	}
 	din, summed := g.startReduce(lGradient, part)
 	if s.in != none {

@@ -27,6 +27,8 @@ type generator struct {
 	flags    Flags // of operators: Recomputed while backward repeats forward
 	saving   bool  // forward keeps tensors for backward
 	training bool  // dropout is on
+	// reactivate: the layers at hand do not keep the feed-forward activation.
+	reactivate bool
 
 	live      []liveUnit // ZeRO-3, by unit
 	reduced   []reduction
@@ -113,6 +115,12 @@ func (g *generator) cutBlocks() {
 		}
 		g.blocks = append(g.blocks, blocks)
 	}
+}
+
+// open makes the layers of bl those at hand.
+func (g *generator) open(bl block) {
+	r := g.v.Recompute
+	g.reactivate = r.Kind == ActivationFunction || r.Activation && !bl.checkpoint
 }
 
 // enter makes micro-batch i, of the given shape, the one at hand.
@@ -250,6 +258,7 @@ func (g *generator) forward(mb *microPass, chunk int) {
 
 // blockForward runs the layers of bl on x, whose reference it takes over.
 func (g *generator) blockForward(bl block, x StorageID) (y StorageID, saved blockSaved) {
+	g.open(bl)
 	saving := g.saving
 	if bl.checkpoint {
 		saved.input = g.keep(x)
@@ -325,6 +334,7 @@ func (g *generator) backward(mb *microPass, chunk int) {
 
 // blockBackward takes over the reference of dy.
 func (g *generator) blockBackward(bl block, dy StorageID, saved *blockSaved) StorageID {
+	g.open(bl)
 	layers := saved.layers
 	if bl.checkpoint {
 		g.b.Unpack(saved.input)

@@ -79,7 +79,7 @@ func (g *generator) activate(rows int, up StorageID, s *feedForwardSaved) (act S
 	s.up = g.keep(up)
 	g.b.Drop(up)
 	s.gate, s.act = none, none
-	if g.v.Recompute.Kind != ActivationFunction {
+	if !g.reactivate {
 		if gate != none {
 			s.gate = g.keep(gate)
 		}
@@ -94,7 +94,7 @@ func (g *generator) activate(rows int, up StorageID, s *feedForwardSaved) (act S
 // activated is the activation that activate kept, or computes it again.
 func (g *generator) activated(rows int, s *feedForwardSaved) (gate, act StorageID) {
 	g.b.Unpack(s.up)
-	if g.v.Recompute.Kind == ActivationFunction {
+	if g.reactivate {
 		g.flags |= Recomputed
 		gate, act = g.activation(rows, s.up)
 		g.flags &^= Recomputed
