@@ -8,10 +8,11 @@ import "smartswap/sim"
 // stream work is in order, so reuse needs no wait.
 type caching struct {
 	core
-	as      provider // the allocator itself, or the one that is built on it
-	pools   []pool   // by PoolID
-	next    uint64   // address of the next segment
-	regions []region
+	as       provider   // the allocator itself, or the one that is built on it
+	stitches *stitching // the one that is built on it, if any
+	pools    []pool     // by PoolID
+	next     uint64     // address of the next segment
+	regions  []region
 }
 
 // provider is what differs between the caching allocator and one built on it;
@@ -26,10 +27,6 @@ type provider interface {
 	// releaseCached waits for all deferred frees and gives back all memory
 	// that can be.
 	releaseCached()
-	// forget is called before the segment of b goes back to the driver, cut
-	// when b was cut into b and its next neighbour.
-	forget(b Block)
-	cut(b Block)
 }
 
 // pool keeps the inactive blocks of small or large requests apart, so that
@@ -194,12 +191,6 @@ func (c *caching) fresh(p PoolID, rounded sim.Bytes, s Stream) Block {
 	return c.carve(b, rounded)
 }
 
-// forget implements provider: nothing else knows of the block.
-func (c *caching) forget(Block) {}
-
-// cut implements provider.
-func (c *caching) cut(Block) {}
-
 // carve cuts b, free but in no list, down to the request if the rest is worth
 // keeping ("should_split"): the request takes the front, the rest becomes an
 // inactive block behind it. It returns the block for the request.
@@ -254,7 +245,7 @@ func (c *caching) divide(b Block, at sim.Bytes) Block {
 	}
 	n.size, n.next = at, r
 	if n.stitched > 0 {
-		c.as.cut(b)
+		c.stitches.cut(b)
 	}
 	return r
 }

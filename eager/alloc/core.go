@@ -77,13 +77,13 @@ func (c *core) queue(s Stream) *queue {
 // tallies are the counters that an event of pool p belongs to.
 func (c *core) tallies(p PoolID) [2]*Stats { return [2]*Stats{&c.stats, &c.byPool[p&1]} }
 
-// counted is what Allocated counts of an allocated block: all of it, except
-// that stitching leaves out what a whole new segment has in excess.
+// counted is what Allocated counts of an allocated block: all of it, or, in
+// SmartSwap's allocator, what it had to be, even if it is larger.
 func (c *core) counted(n *block) sim.Bytes {
-	if c.splitFresh {
-		return n.size
+	if c.chunked {
+		return c.round(n.requested)
 	}
-	return c.round(n.requested)
+	return n.size
 }
 
 // Free implements Allocator. It costs one record per stream that used b and

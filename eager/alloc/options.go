@@ -224,7 +224,7 @@ func (o Options) checkOwners() error {
 		{"segment_size_mb", o.SegmentSizeMB != d.SegmentSizeMB, caching, true},
 		{"page_size", o.PageSize != d.PageSize, caching, true},
 		{"base_addr_aligned_kb", o.BaseAddrAlignedKB != d.BaseAddrAlignedKB, caching, true},
-		{"throw_on_npumalloc_oom", o.ThrowOnNPUMallocOOM, both, true},
+		{"throw_on_npumalloc_oom", o.ThrowOnNPUMallocOOM, caching, true},
 		{"fresh_segment_split", o.FreshSegmentSplit, stitching, false},
 	} {
 		if c.set && !slices.Contains(c.backends, o.Backend) {

@@ -14,7 +14,7 @@ import (
 	"smartswap/sim"
 )
 
-var operations = flag.Int("ops", 150_000, "operations of TestAgainstModel; 1000000 is a thorough run")
+var operations = flag.Int("ops", 400_000, "operations of TestAgainstModel; 10000000 is a thorough run")
 
 // source chooses: from rapid, which shrinks what fails, or from a generator,
 // which is faster.
@@ -42,15 +42,34 @@ func randomOptions(s source) (o Options, divs [16]int64, capacity sim.Bytes) {
 		capacity /= 4
 		return o, divs, capacity
 	}
-	o.EventPolicy = pick(s, EventQuery, EventQueryLazy)
-	o.MaxSplitSizeMB = pick[int64](s, 0, 0, 20, 40)
-	if o.MaxSplitSizeMB > 0 {
-		o.MaxNonSplitRoundingMB = pick[int64](s, 20, 30)
-	}
-	if o.MemoryFraction > 0 {
-		o.GarbageCollectionThreshold = pick(s, 0, 0.3, 0.8)
-	}
+	o.EventPolicy = pick(s, EventQuery, EventQueryLazy, EventWaitAtReuse)
+	o.Drain = pick(s, DrainLate, DrainEarly)
 	o.LargeSegmentSizeMB = pick[int64](s, 20, 20, 11, 14)
+	if s.below(3) == 0 {
+		o.Backend = BackendStitching
+		o.LargeSegmentSizeMB = pick[int64](s, 20, 14)
+		o.FreshSegmentSplit = s.below(2) == 0
+	} else {
+		o.ExpandableSegments = s.below(3) == 0
+	}
+	npu := o.Dialect == DialectTorchNPU
+	if npu && o.ExpandableSegments {
+		o.LargeSegmentSizeMB = pick[int64](s, 20, 12)
+		o.SegmentSizeMB = pick[int64](s, 2, 4)
+		o.BaseAddrAlignedKB = pick[int64](s, 16, 0, 1, 64)
+	} else {
+		o.MaxSplitSizeMB = pick[int64](s, 0, 0, 20, 40)
+		if o.MaxSplitSizeMB > 0 {
+			o.MaxNonSplitRoundingMB = pick[int64](s, 20, 30)
+		}
+		if o.MemoryFraction > 0 {
+			o.GarbageCollectionThreshold = pick(s, 0, 0.3, 0.8)
+		}
+		o.ThrowOnNPUMallocOOM = npu && o.Backend == BackendCaching && s.below(4) == 0
+	}
+	if o.Backend == BackendStitching {
+		return o, divs, capacity
+	}
 	switch s.below(4) {
 	case 0:
 		o.RoundupPower2Divisions = "4"
@@ -85,7 +104,7 @@ func randomSize(s source) sim.Bytes {
 
 // twin is what the two models have in common.
 type twin interface {
-	malloc(n int64, s Stream) (*modelBlock, *OOM)
+	malloc(pool PoolID, n int64, s Stream) (*modelBlock, *OOM)
 	free(b *modelBlock)
 	record(b *modelBlock, s Stream)
 	erase(b *modelBlock, used, waiting Stream)
@@ -100,31 +119,91 @@ func (m *model) report() (*Stats, *Costs) { return &m.stats, &m.costs }
 type held struct {
 	addr, end uint64
 	marks     []mark
+	of        *modelBlock
 }
+
+// holder is a device whose run holds memory for copies under way, and frees the
+// oldest when it is asked to.
+type holder struct {
+	*fakeEnv
+	drain func() bool
+}
+
+func (h holder) Drain() bool { return h.drain() }
+
+// bites count what makes a run worth something.
+type bites struct{ ooms, reuses, pages, stitches, waits, drains, erased int }
 
 // runTwins drives an allocator and its model with the same operations and
 // compares everything that both tell.
-func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
+func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 	o, divs, capacity := randomOptions(s)
-	env, menv := newFakeEnv(modelStreams), newFakeEnv(modelStreams)
-	made, err := New(o, capacity, env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := made.(inspectable)
-	var m twin = newModel(o, divs, int64(capacity), menv)
-	if o.Backend == BackendBytes {
-		m = &bytesModel{model: newModel(o, divs, int64(capacity), menv)}
-	}
 	type pair struct {
 		b    Block
 		m    *modelBlock
 		own  Stream
 		uses []bool
 	}
-	var live []pair
+	var live, freed, heldA, heldM []pair
 	var danger []held
 	seen := map[uint64]bool{}
+
+	env, menv := newFakeEnv(modelStreams), newFakeEnv(modelStreams)
+	var a inspectable
+	var m twin
+	// free frees a block of the allocator, and notes what may still touch it.
+	free := func(p pair) {
+		h := held{of: p.m}
+		for on, used := range p.uses {
+			if used {
+				h.marks = append(h.marks, mark{Stream(on), env.recorded[on] + 1})
+			}
+		}
+		a.Pieces(p.b, func(addr uint64, n sim.Bytes) {
+			if h.addr, h.end = addr, addr+uint64(n); h.marks != nil {
+				danger = append(danger, h)
+			}
+		})
+		a.Free(p.b)
+		freed = append(freed[max(0, len(freed)-3):], p)
+	}
+	drain := func() bool {
+		if len(heldA) == 0 {
+			return false
+		}
+		bit.drains++
+		free(heldA[0])
+		heldA = heldA[1:]
+		return true
+	}
+	mdrain := func() bool {
+		if len(heldM) == 0 {
+			return false
+		}
+		m.free(heldM[0].m)
+		heldM = heldM[1:]
+		return true
+	}
+	made, err := New(o, capacity, holder{env, drain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a = made.(inspectable)
+	private := PoolID(0)
+	switch o.Backend {
+	case BackendBytes:
+		m = &bytesModel{model: newModel(o, divs, int64(capacity), menv, mdrain)}
+	case BackendStitching:
+		x := newModel(o, divs, int64(capacity), menv, mdrain)
+		x.most = pick[int64](s, x.most, 200<<20)
+		a.(*stitching).most = sim.Bytes(x.most)
+		m = x
+	case BackendCaching:
+		x := newModel(o, divs, int64(capacity), menv, mdrain)
+		x.whole = s.below(2) == 0
+		private = a.(PrivatePools).NewPool(x.whole)
+		m = x
+	}
 
 	for step := range steps {
 		op := s.below(20)
@@ -135,20 +214,29 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 		switch {
 		case op < 9 || len(live) == 0:
 			size, on := randomSize(s), Stream(s.below(modelStreams))
-			foreseen := settled(a)
+			pool := DefaultPool
+			if s.below(8) == 0 {
+				pool = private
+			}
+			foreseen := settled(a) && len(heldA) == 0 && pool == DefaultPool
 			fits := a.Fits(size, on)
 			before := a.Stats()
-			b, err := a.Malloc(size, on)
+			var b Block
+			if pool == DefaultPool {
+				b, err = a.Malloc(size, on)
+			} else {
+				b, err = a.(PrivatePools).MallocIn(pool, size, on)
+			}
 			if after := a.Stats(); foreseen {
 				easy := err == nil && after.Retries == before.Retries && after.DriverFrees == before.DriverFrees
 				if fits != easy {
 					t.Fatalf("step %d: malloc %d on %d: Fits says %v, Malloc found %v", step, size, on, fits, easy)
 				}
 			}
-			mb, moom := m.malloc(int64(size), on)
+			mb, moom := m.malloc(pool, int64(size), on)
 			var oom *OOM
 			if errors.As(err, &oom) {
-				ooms++
+				bit.ooms++
 			} else if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +251,7 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 					t.Fatalf("step %d: malloc %d on %d at %d (%d bytes), model %d (%d bytes)", step, size, on, addr, n, mb.addr, mb.size)
 				}
 				if seen[addr] {
-					reuses++
+					bit.reuses++
 				}
 				seen[addr] = true
 			}
@@ -171,18 +259,12 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 			i := s.below(len(live))
 			p := live[i]
 			live = slices.Delete(live, i, i+1)
-			addr, n := a.Range(p.b)
-			h := held{addr: addr, end: addr + uint64(n)}
-			a.Free(p.b)
+			if s.below(5) == 0 {
+				heldA, heldM = append(heldA, p), append(heldM, p)
+				break
+			}
+			free(p)
 			m.free(p.m)
-			for on, used := range p.uses {
-				if used {
-					h.marks = append(h.marks, mark{Stream(on), env.recorded[on]})
-				}
-			}
-			if h.marks != nil {
-				danger = append(danger, h)
-			}
 		case op < 17:
 			p, on := live[s.below(len(live))], Stream(s.below(modelStreams))
 			a.RecordStream(p.b, on)
@@ -191,15 +273,28 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 				p.uses[on] = true
 			}
 		case op < 18:
-			p, used, waiting := live[s.below(len(live))], Stream(s.below(modelStreams)), Stream(s.below(modelStreams))
+			used, waiting := Stream(s.below(modelStreams)), Stream(s.below(modelStreams))
+			p := live[s.below(len(live))]
+			if len(freed) > 0 && s.below(2) == 0 {
+				if p = freed[s.below(len(freed))]; p.m.state != Pending {
+					break // its id may be in use again
+				}
+			}
 			a.EraseStream(p.b, used, waiting)
 			m.erase(p.m, used, waiting)
 			if waiting == p.own {
+				bit.erased++
 				p.uses[used] = false
+				// Stream order protects the reuse from now on.
+				danger = slices.DeleteFunc(danger, func(h held) bool { return h.of == p.m })
 			}
 		default:
 			switch on, n := Stream(s.below(modelStreams)), s.below(4); {
 			case s.below(40) == 0:
+				if private > 0 && s.below(3) == 0 {
+					a.(PrivatePools).ClosePool(private)
+					m.(*model).closed, private = true, 0
+				}
 				a.EmptyCache()
 				m.empty()
 			case s.below(40) == 0:
@@ -215,6 +310,12 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 		}
 
 		costs := a.TakeCosts()
+		bit.waits += costs.Waits
+		if o.Backend == BackendStitching {
+			bit.stitches += costs.Maps
+		} else {
+			bit.pages += costs.Maps
+		}
 		mstats, mcosts := m.report()
 		if costs != *mcosts {
 			t.Fatalf("step %d: costs %+v, model %+v", step, costs, *mcosts)
@@ -228,21 +329,22 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 			return !slices.ContainsFunc(h.marks, func(k mark) bool { return k.nth > env.passed[k.stream] })
 		})
 		if fresh != nil {
-			addr, n := a.Range(fresh.b)
-			for _, h := range danger {
-				if addr < h.end && h.addr < addr+uint64(n) {
-					t.Fatalf("step %d: handed out [%d, +%d) while a stream may still touch it", step, addr, n)
+			a.Pieces(fresh.b, func(addr uint64, n sim.Bytes) {
+				for _, h := range danger {
+					if addr < h.end && h.addr < addr+uint64(n) {
+						t.Fatalf("step %d: handed out [%d, +%d) while a stream may still touch it", step, addr, n)
+					}
 				}
-			}
+			})
 		}
 		stats := a.Stats()
 		got, want := statsOf(&stats), statsOf(mstats)
 		for i := range got {
 			if got[i].Current != want[i].Current || got[i].Peak != want[i].Peak {
-				t.Fatalf("step %d: statistic %d is %+v, model %+v", step, i, *got[i], *want[i])
+				t.Fatalf("step %d: statistic %d is %+v, model %+v; %+v", step, i, *got[i], *want[i], o)
 			}
 		}
-		if x, y := &stats, mstats; x.Retries != y.Retries || x.OOMs != y.OOMs || x.Syncs != y.Syncs || x.DriverAllocs != y.DriverAllocs || x.DriverFrees != y.DriverFrees {
+		if x, y := &stats, mstats; x.Retries != y.Retries || x.OOMs != y.OOMs || x.Syncs != y.Syncs || x.DriverAllocs != y.DriverAllocs || x.DriverFrees != y.DriverFrees || x.Rejections != y.Rejections {
 			t.Fatalf("step %d: counters %+v, model %+v", step, x, y)
 		}
 		if step%16 == 0 || step == steps-1 {
@@ -253,16 +355,19 @@ func runTwins(t rapid.TB, s source, steps int) (ooms, reuses int) {
 		}
 	}
 
-	for _, p := range live {
+	for _, p := range slices.Concat(live, heldA) {
 		a.Free(p.b)
 	}
 	env.passAll()
+	if private > 0 {
+		a.(PrivatePools).ClosePool(private)
+	}
 	a.EmptyCache()
 	verify(t, a)
-	if s := a.Stats(); s.Reserved.Current != 0 || s.Active.Current != 0 || s.Segments.Current != 0 || s.InactiveSplits.Current != 0 {
+	if s := a.Stats(); s.Reserved.Current != 0 || s.Active.Current != 0 || s.Segments.Current != 0 || s.Requested.Current != 0 || s.InactiveSplits.Current != 0 {
 		t.Fatalf("everything freed: %+v", s)
 	}
-	return ooms, reuses
+	return bit
 }
 
 // Random programs, options and streams, small enough to shrink.
@@ -272,36 +377,39 @@ func TestAgainstModelShrinking(t *testing.T) {
 	})
 }
 
-// The same in long runs. The share of runs with out-of-memory and of requests
-// served by memory used before must be high, or the test proves little.
+// The same in long runs. They must run out of memory, reuse what was freed, map
+// pages, stitch and so on often enough, or the test proves little.
 func TestAgainstModel(t *testing.T) {
 	const steps = 1500
-	ooms, reuses := 0, 0
+	var sum bites
 	for i := 0; i*steps < *operations; i++ {
-		o, r := runTwins(t, generated{rand.New(rand.NewPCG(7, uint64(i)))}, steps)
-		ooms += o
-		reuses += r
+		b := runTwins(t, generated{rand.New(rand.NewPCG(7, uint64(i)))}, steps)
+		sum.ooms += b.ooms
+		sum.reuses += b.reuses
+		sum.pages += b.pages
+		sum.stitches += b.stitches
+		sum.waits += b.waits
+		sum.drains += b.drains
+		sum.erased += b.erased
 	}
-	if ooms*50 < *operations || reuses*20 < *operations {
-		t.Errorf("of %d operations %d ran out of memory and %d reused an address: too few", *operations, ooms, reuses)
+	t.Logf("in %d operations: %+v", *operations, sum)
+	for _, n := range []int{sum.ooms, sum.reuses, sum.pages, sum.stitches, sum.waits, sum.drains, sum.erased} {
+		if n*200 < *operations {
+			t.Errorf("too few of one kind in %d operations: %+v", *operations, sum)
+		}
 	}
 }
 
 // settled tells whether Fits foresees all that Malloc will do.
 func settled(a inspectable) bool {
-	switch c := a.(type) {
-	case *caching:
-		return c.outstanding == 0 && !c.collects
-	case *bytesOnly:
-		return c.outstanding == 0
-	}
-	return false
+	c, _, _ := innards(a)
+	return c.outstanding == 0 && !c.collects
 }
 
 // sameSegments compares all but the ids of blocks, which the model has not.
 func sameSegments(x, y []SegmentInfo) bool {
 	return slices.EqualFunc(x, y, func(a, b SegmentInfo) bool {
-		return a.Addr == b.Addr && a.Size == b.Size && a.Stream == b.Stream && a.Large == b.Large &&
+		return a.Addr == b.Addr && a.Size == b.Size && a.Stream == b.Stream && a.Large == b.Large && a.Expandable == b.Expandable && a.Pool == b.Pool &&
 			slices.EqualFunc(a.Blocks, b.Blocks, func(a, b BlockInfo) bool {
 				a.Block, b.Block = 0, 0
 				return a == b
@@ -322,10 +430,14 @@ func (m *bytesModel) limitNow() int64 {
 	return m.capacity
 }
 
-func (m *bytesModel) malloc(n int64, s Stream) (*modelBlock, *OOM) {
+func (m *bytesModel) malloc(_ PoolID, n int64, s Stream) (*modelBlock, *OOM) {
 	m.poll()
 	m.retire()
 	r := m.round(n)
+	for m.stats.Active.Current+r > m.limitNow() && m.drain() {
+		m.poll()
+		m.retire()
+	}
 	if m.stats.Active.Current+r > m.limitNow() && len(m.waiting) > 0 {
 		m.empty()
 		m.stats.Retries++
@@ -339,7 +451,7 @@ func (m *bytesModel) malloc(n int64, s Stream) (*modelBlock, *OOM) {
 			LargestFree: sim.Bytes(left), Retries: m.stats.Retries,
 		}
 	}
-	g := &modelSegment{m.nextAddr, s, r > 1<<20, []*modelBlock{{addr: m.nextAddr, size: r}}}
+	g := &modelSegment{addr: m.nextAddr, stream: s, pool: m.poolOf(0, r), blocks: []*modelBlock{{addr: m.nextAddr, size: r}}}
 	if i := lastIndex(m.idle, func(x *modelSegment) bool { return x.stream == s && x.blocks[0].size == r }); i >= 0 {
 		g.addr = m.idle[i].addr
 		g.blocks[0].addr = g.addr
@@ -376,6 +488,11 @@ func (m *bytesModel) retire() {
 
 func (m *bytesModel) free(b *modelBlock) {
 	m.model.free(b)
+	m.retire()
+}
+
+func (m *bytesModel) erase(b *modelBlock, used, waiting Stream) {
+	m.model.erase(b, used, waiting)
 	m.retire()
 }
 

@@ -49,7 +49,7 @@ func (c *caching) newSegment(p PoolID, size sim.Bytes, s Stream) Block {
 // driver ("release_block").
 func (c *caching) dropSegment(b Block) {
 	if c.blocks[b].stitched > 0 {
-		c.as.forget(b)
+		c.stitches.forget(b)
 	}
 	c.unshelve(b)
 	n := &c.blocks[b]

@@ -35,7 +35,7 @@ const (
 
 func newStitching(r rules, env Env) *stitching {
 	c := &stitching{caching: *newCaching(r, env), most: mostMapped}
-	c.complete, c.as = c.completeFree, c
+	c.complete, c.as, c.stitches = c.completeFree, c, c
 	return c
 }
 
@@ -266,7 +266,7 @@ func (c *stitching) completeFree(b Block) {
 	c.fused(b).insert(c.blocks, b)
 }
 
-// cut implements provider: what lies over b now lies over its back, too.
+// cut notes that b was divided: what lies over it lies over its back, too.
 func (c *stitching) cut(b Block) {
 	back := c.blocks[b].next
 	c.extend(back)
@@ -277,7 +277,7 @@ func (c *stitching) cut(b Block) {
 	}
 }
 
-// forget implements provider.
+// forget gives up what lies over b, whose segment goes back to the driver.
 func (c *stitching) forget(b Block) {
 	for len(c.over[b]) > 0 {
 		c.unstitch(c.over[b][0])
@@ -303,10 +303,11 @@ func (c *stitching) unstitch(f Block) {
 		c.blocks[b].stitched--
 	}
 	for _, b := range list {
-		n := &c.blocks[b]
-		if n.state == Inactive && (c.joinable(n, n.prev) || c.joinable(n, n.next)) {
+		// A neighbour may have been such a part itself, and not be merged
+		// yet with those beyond it.
+		for n := &c.blocks[b]; n.state == Inactive && (c.joinable(n, n.prev) || c.joinable(n, n.next)); n = &c.blocks[b] {
 			c.unshelve(b)
-			c.join(b)
+			b = c.join(b)
 		}
 	}
 	c.pieces = list
