@@ -301,6 +301,9 @@ func (j *job) report() *Report {
 		if rep.Steady > 0 {
 			out.Lanes = r.lanes
 		}
+		if diary, ok := r.policy.(policies.Reporter); ok {
+			out.Notes = diary.Notes()
+		}
 		for _, s := range r.live {
 			if s != nil {
 				out.Live++

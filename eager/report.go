@@ -6,6 +6,7 @@ import (
 	"smartswap/eager/alloc"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
+	"smartswap/policies"
 	"smartswap/profilers"
 	"smartswap/sim"
 )
@@ -69,6 +70,8 @@ type RankReport struct {
 	// Sequence is a hash of the names of program operators in order,
 	// recomputed ones left out (invariant 12).
 	Sequence uint64
+	// Notes is the policy's diary, if it keeps one.
+	Notes []policies.Note
 	// Live is what was left at the end of the last iteration, beyond the
 	// residents.
 	Live int

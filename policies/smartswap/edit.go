@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"smartswap/profilers"
-	"smartswap/sim"
 )
 
 // Editor changes what the planner proposes. It gets all candidates, in the order
@@ -75,22 +74,4 @@ func (g *grid) lint(swaps []Candidate) ([]Candidate, error) {
 		kept = append(kept, c)
 	}
 	return kept, nil
-}
-
-// Explain makes the plan that o makes from one observation: what the policy
-// would do after it, before it has seen how its plan does. States are optimizer
-// states that are alive; those that the profile names are known without.
-func Explain(obs *profilers.Observation, o Options) (*Schedule, error) {
-	var states []sim.Bytes
-	seen := make(map[profilers.Tensor]bool)
-	for i := range obs.Tensors {
-		if t := &obs.Tensors[i]; t.Type == profilers.OptimState && !seen[t.Tensor] {
-			seen[t.Tensor] = true
-			states = append(states, t.Bytes)
-		}
-	}
-	return Generate(Input{
-		Profile: obs, OOM: obs.OOM, Duration: obs.Duration, States: states,
-		Redundant: o.Redundant, Weight: o.SizeWeight, Borders: obs.Borders,
-	}, &o)
 }

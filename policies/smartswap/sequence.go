@@ -181,12 +181,12 @@ func (m *memory) saw(previous, s *sequence) {
 
 // next is the sequence to expect after s: what has mostly followed it. If
 // nothing has, s is new and expected to stay, unless most new ones did not:
-// then what was expected before, if it is still there.
+// then what was expected before, if that has a plan.
 func (m *memory) next(s, before *sequence) *sequence {
 	if f := s.likely(); f != nil {
 		return f
 	}
-	if m.leaves > m.stays && slices.Contains(m.list, before) {
+	if m.leaves > m.stays && before.running != nil && slices.Contains(m.list, before) {
 		return before
 	}
 	return s
