@@ -47,9 +47,11 @@ type kineto struct {
 	ops     []hostOp
 	memory  []memoryEvent
 	waits   []tlWait
-	steps   []hostOp        // ProfilerStep#N
-	launch  map[int64]int64 // by correlation: when the host launched
+	steps   []hostOp            // ProfilerStep#N
+	launch  map[int64]hostPoint // by correlation: where the host launched
 	noTimes int
+
+	annotations bool // ops holds annotations of the program too
 }
 
 // deviceWork is a kernel, copy or fill.
@@ -78,7 +80,7 @@ type memoryEvent struct {
 }
 
 func (k *kineto) read(path string) error {
-	k.launch = make(map[int64]int64)
+	k.launch = make(map[int64]hostPoint)
 	return readFile(k.rep, path, k.opt, func(r io.Reader, name string) error {
 		k.file = name
 		_, err := chrome.Read(r, name, &k.rep.list, k.take)
@@ -108,17 +110,23 @@ func (k *kineto) take(e *chrome.Event) error {
 		k.work = append(k.work, deviceWork{e.Name, e.Device, e.Stream, e.PID, e.Correlation, e.ExternalID, e.Start, e.Duration})
 	case e.Category == chrome.Runtime:
 		if e.Correlation != chrome.None {
-			k.launch[e.Correlation] = e.Start
+			k.launch[e.Correlation] = hostPoint{e.PID + "/" + e.TID, e.Start}
 		}
 		if strings.Contains(e.Name, "Synchronize") {
 			k.waits = append(k.waits, tlWait{e.Start, e.Duration})
 		}
 	case e.Category == chrome.CPUOp:
-		k.ops = append(k.ops, hostOp{e.Name, e.PID + "/" + e.TID, e.Start, e.Start + e.Duration, e.ExternalID, e.RecordFunctionID})
+		k.op(e)
+	case e.Category == chrome.Annotation && k.annotations:
+		k.op(e)
 	case e.Category == chrome.Annotation && strings.HasPrefix(e.Name, "ProfilerStep#"):
 		k.steps = append(k.steps, hostOp{name: strings.TrimPrefix(e.Name, "ProfilerStep#"), start: e.Start, end: e.Start + e.Duration})
 	}
 	return nil
+}
+
+func (k *kineto) op(e *chrome.Event) {
+	k.ops = append(k.ops, hostOp{e.Name, e.PID + "/" + e.TID, e.Start, e.Start + e.Duration, e.ExternalID, e.RecordFunctionID})
 }
 
 // timeline makes the timeline of the busiest device.
@@ -148,7 +156,7 @@ func (k *kineto) timeline() (*timeline, error) {
 		v := tlKernel{name: w.name, lane: laneByName(w.name), start: w.start, at: w.start, time: sim.Time(min(w.duration, int64(maxKernelTime/sim.Nanosecond)+1)) * sim.Nanosecond}
 		v.family, v.backward = familyByName(w.name), isBackward(w.name)
 		if at, ok := k.launch[w.correlation]; ok && w.correlation != chrome.None {
-			v.at = min(at, w.start)
+			v.at = min(at.at, w.start)
 		} else {
 			unlaunched++
 		}
@@ -313,39 +321,79 @@ func (k *kineto) tensors(t *timeline, device int64) {
 	t.reconcile(k.rep, k.file, totals)
 }
 
-// allocators names each memory event by the innermost operator of its thread
-// around it.
+// allocators names each memory event by the operator around it.
 func (k *kineto) allocators() []string {
-	ops := slices.Clone(k.ops)
-	slices.SortStableFunc(ops, func(a, b hostOp) int {
-		return cmp.Or(cmp.Compare(a.thread, b.thread), cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
-	})
-	order := make([]int, len(k.memory))
+	points := make([]hostPoint, len(k.memory))
+	for i, e := range k.memory {
+		points[i] = hostPoint{e.thread, e.at}
+	}
+	names := make([]string, len(points))
+	for i, op := range k.innermost(points) {
+		names[i] = "allocation"
+		if op >= 0 {
+			names[i] = k.ops[op].name
+		}
+	}
+	return names
+}
+
+// hostPoint is an instant on a thread of the host.
+type hostPoint struct {
+	thread string
+	at     int64
+}
+
+// innermost finds for each point the innermost of k.ops around it on its thread;
+// -1 = none. O(n log n).
+func (k *kineto) innermost(points []hostPoint) []int {
+	ops := k.inOrder()
+	order := make([]int, len(points))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(k.memory[a].thread, k.memory[b].thread), cmp.Compare(k.memory[a].at, k.memory[b].at))
+		return cmp.Or(cmp.Compare(points[a].thread, points[b].thread), cmp.Compare(points[a].at, points[b].at))
 	})
-	names := make([]string, len(k.memory))
-	var open []hostOp // around the present event, outermost first
+	found := make([]int, len(points))
+	var open []int // around the present point, outermost first
+	closeBefore := func(thread string, at int64) {
+		for len(open) > 0 {
+			if last := &k.ops[open[len(open)-1]]; last.thread == thread && last.end >= at {
+				return
+			}
+			open = open[:len(open)-1]
+		}
+	}
 	next := 0
 	for _, i := range order {
-		e := &k.memory[i]
-		for next < len(ops) && (ops[next].thread < e.thread || ops[next].thread == e.thread && ops[next].start <= e.at) {
-			for len(open) > 0 && (open[len(open)-1].thread != ops[next].thread || open[len(open)-1].end <= ops[next].start) {
-				open = open[:len(open)-1]
+		e := &points[i]
+		for next < len(ops) {
+			op := &k.ops[ops[next]]
+			if op.thread > e.thread || op.thread == e.thread && op.start > e.at {
+				break
 			}
+			closeBefore(op.thread, op.start)
 			open = append(open, ops[next])
 			next++
 		}
-		for len(open) > 0 && (open[len(open)-1].thread != e.thread || open[len(open)-1].end < e.at) {
-			open = open[:len(open)-1]
-		}
-		names[i] = "allocation"
+		closeBefore(e.thread, e.at)
+		found[i] = -1
 		if len(open) > 0 {
-			names[i] = open[len(open)-1].name
+			found[i] = open[len(open)-1]
 		}
 	}
-	return names
+	return found
+}
+
+// inOrder lists k.ops by thread, each before those inside it.
+func (k *kineto) inOrder() []int {
+	order := make([]int, len(k.ops))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		a, b := &k.ops[x], &k.ops[y]
+		return cmp.Or(cmp.Compare(a.thread, b.thread), cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.external, b.external))
+	})
+	return order
 }

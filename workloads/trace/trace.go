@@ -33,6 +33,9 @@ type Options struct {
 	Globals int
 	// Member is the file to read of an archive that holds several.
 	Member string
+	// Kineto is the profiler's trace that belongs to an ExecutionTrace, of the
+	// same run; KinetoMember the file of it if it is an archive of several.
+	Kineto, KinetoMember string
 	// Step chooses one profiled step of a recording of several; "" = all of it,
 	// as one iteration.
 	Step string
@@ -106,12 +109,13 @@ var (
 	ascendFormat = format{"ascend", "a folder with ASCEND_PROFILER_OUTPUT, or a kernel_details.csv", openAscend}
 	dtrFormat    = format{"dtr", "an operator log of DTR: lines such as {\"INSTRUCTION\": \"CALL\", …}", openDTR}
 	chromeFormat = format{"chrome", "a trace of Kineto or trace_view.json: an object with \"traceEvents\", or a list of events", openChrome}
+	etFormat     = format{"et", "an ExecutionTrace of PyTorch: an object with \"schema\" and \"nodes\"", openET}
 )
 
 // allowed lists the formats for messages.
 func allowed() string {
 	var list []string
-	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat} {
+	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat, etFormat} {
 		list = append(list, f.name+" ("+f.begins+")")
 	}
 	return strings.Join(list, ", ")
@@ -184,7 +188,8 @@ func sniffJSON(start []byte) (format, bool) {
 	for _, sign := range []struct {
 		key string
 		f   format
-	}{{`"traceEvents"`, chromeFormat}, {`"schemaVersion"`, chromeFormat}, {`"deviceProperties"`, chromeFormat}, {`"distributedInfo"`, chromeFormat}} {
+	}{{`"traceEvents"`, chromeFormat}, {`"schemaVersion"`, chromeFormat}, {`"deviceProperties"`, chromeFormat}, {`"distributedInfo"`, chromeFormat},
+		{`"nodes"`, etFormat}} {
 		if bytes.Contains(text, []byte(sign.key)) {
 			return sign.f, true
 		}
