@@ -21,8 +21,9 @@ type Restorer interface {
 	// is Pending (free it to make it so), segments do not overlap, and an
 	// expandable one consists of whole pages: the error says which one breaks
 	// a rule. Expandable segments of one pool and stream become parts of one
-	// range of addresses that begins with the first. After an error the
-	// allocator is of no use.
+	// range of addresses that begins with the first; one of 0 bytes and no
+	// blocks says that the range begins earlier. After an error the allocator
+	// is of no use.
 	Restore(segs []SegmentInfo) error
 	// PlaceNext sets the address of the next segment from the driver, or of
 	// the next range for expandable ones. The caller sees to it that it
@@ -63,8 +64,9 @@ func (c *caching) restoreSegment(list []SegmentInfo) error {
 	if g.Expandable {
 		room = c.capacity // the limit does not apply to pages
 	}
+	start := g.Expandable && g.Size == 0 && len(g.Blocks) == 0
 	switch end := g.Addr + uint64(g.Size); {
-	case g.Stream < 0 || g.Size <= 0 || g.Addr > math.MaxInt64-2*uint64(unbounded):
+	case g.Stream < 0 || g.Size <= 0 && !start || g.Addr > math.MaxInt64-2*uint64(unbounded):
 		return fmt.Errorf("stream %d, %d bytes; allowed: streams from 0, sizes above 0, addresses that leave room", g.Stream, g.Size)
 	case g.Pool < 0 || g.Pool&1 != 0 || int(g.Pool) >= len(c.pools):
 		return fmt.Errorf("pool %d; allowed: %d, or one of NewPool", g.Pool, DefaultPool)
@@ -74,6 +76,10 @@ func (c *caching) restoreSegment(list []SegmentInfo) error {
 		return fmt.Errorf("%d bytes; the next segment begins before they end, at %d", g.Size, list[1].Addr)
 	}
 	b := NoBlock
+	if start {
+		c.regionAt(list)
+		return nil
+	}
 	if g.Expandable {
 		var err error
 		if b, err = c.restorePages(list); err != nil {
@@ -95,32 +101,41 @@ func poolOf(g SegmentInfo) PoolID {
 	return g.Pool
 }
 
+// regionAt returns the unmapped end of the region that the first segment is
+// part of, which it may begin.
+func (c *caching) regionAt(list []SegmentInfo) Block {
+	g := list[0]
+	p := poolOf(g)
+	if tails := *c.unmappedOf(p, g.Stream); len(tails) > 0 {
+		rest := tails[len(tails)-1] // what is unmapped behind the last range
+		if g.Addr+uint64(g.Size) <= c.blocks[rest].addr+uint64(c.blocks[rest].size) {
+			return rest
+		}
+	}
+	page := c.page[p&1]
+	size := c.regionSize(page)
+	for _, o := range list[1:] {
+		if !o.Expandable || o.Stream != g.Stream || poolOf(o) != p {
+			size = min(size, sim.Bytes(o.Addr-g.Addr))
+			break
+		}
+	}
+	size = max(size/page*page, g.Size, page)
+	c.next = max(c.next, g.Addr+uint64(size))
+	return c.addRegion(region{start: g.Addr, size: size, page: page}, p, g.Stream)
+}
+
 // restorePages maps the range of the first segment and returns it as one block
 // in no list.
 func (c *caching) restorePages(list []SegmentInfo) (Block, error) {
 	g := list[0]
-	p := poolOf(g)
-	page := c.page[p&1]
-	rest := NoBlock // what is unmapped behind the last range of the region
-	if tails := *c.unmappedOf(p, g.Stream); len(tails) > 0 {
-		rest = tails[len(tails)-1]
-	}
-	if rest == NoBlock || g.Addr+uint64(g.Size) > c.blocks[rest].addr+uint64(c.blocks[rest].size) {
-		size := c.regionSize(page)
-		for _, o := range list[1:] {
-			if !o.Expandable || o.Stream != g.Stream || poolOf(o) != p {
-				size = min(size, sim.Bytes(o.Addr-g.Addr))
-				break
-			}
-		}
-		rest = c.addRegion(region{start: g.Addr, size: max(size/page*page, g.Size), page: page}, p, g.Stream)
-	}
+	page := c.page[poolOf(g)&1]
+	rest := c.regionAt(list)
 	n := &c.blocks[rest]
 	front := sim.Bytes(g.Addr - n.addr)
 	if g.Addr < n.addr || front%page != 0 || g.Size%page != 0 {
 		return NoBlock, fmt.Errorf("%d bytes, %d behind what is mapped before; allowed: whole pages of %d", g.Size, front, page)
 	}
-	c.next = max(c.next, n.addr+uint64(n.size))
 	if front == 0 && n.prev != NoBlock {
 		return NoBlock, fmt.Errorf("it touches the one before it, of the same pool and stream; allowed: one segment for both")
 	}
