@@ -243,3 +243,102 @@ func TestInferFromContents(t *testing.T) {
 		}
 	}
 }
+
+// A record of which some events are wrong or lost is refused, or replayed with a
+// difference, or hides it; it never ends in a panic.
+func TestDamagedHistory(t *testing.T) {
+	var refused, differs, cases int
+	rapid.Check(t, func(t *rapid.T) {
+		o := drawOptions(t)
+		d := &device{recorded: make([]int, 3), passed: make([]int, 3)}
+		a, err := alloc.New(o, 0, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := Record(a.(alloc.Inspector), 0, 0, nil)
+		run(t, a, d)
+		s := &snapshot.Snapshot{}
+		rec.AddTo(s)
+		for range rapid.IntRange(1, 3).Draw(t, "damages") {
+			trace := s.Traces[0]
+			i, j := rapid.IntRange(0, len(trace)-1).Draw(t, "event"), rapid.IntRange(0, len(trace)-1).Draw(t, "other")
+			switch rapid.IntRange(0, 6).Draw(t, "damage") {
+			case 0:
+				s.Traces[0] = append(trace[:i:i], trace[i+1:]...)
+				if len(s.Traces[0]) == 0 {
+					return
+				}
+			case 1:
+				trace[i].Addr = trace[j].Addr
+			case 2:
+				trace[i].Size = trace[j].Size
+			case 3:
+				trace[i].Action = trace[j].Action
+			case 4:
+				trace[i], trace[j] = trace[j], trace[i]
+			case 5:
+				trace[i].Stream++
+			default:
+				trace[i].Size = rapid.SampledFrom([]sim.Bytes{0, 1, 1 << 50}).Draw(t, "size")
+			}
+		}
+		cases++
+		h, err := Rebuild(s, 0, o)
+		if err != nil {
+			refused++
+			return
+		}
+		r, err := Replay(h, o, 3)
+		if err != nil {
+			refused++
+		} else if r.First != nil {
+			differs++
+		}
+	})
+	if refused*5 < cases || differs*20 < cases {
+		t.Errorf("%d cases: %d refused, %d with a difference", cases, refused, differs)
+	}
+}
+
+// BenchmarkReplay rebuilds and replays a record of 150,000 events, half of which
+// came after its begin was lost. It reports ns per event.
+func BenchmarkReplay(b *testing.B) {
+	d := &device{recorded: make([]int, 1), passed: make([]int, 1)}
+	o := alloc.DefaultOptions()
+	a, err := alloc.New(o, 0, d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const events = 150_000
+	rec := Record(a.(alloc.Inspector), 0, events, nil)
+	var live []alloc.Block
+	for i := range events {
+		size := sim.Bytes(1+i*7919%4096) * sim.KiB
+		blk, err := a.Malloc(size, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if live = append(live, blk); len(live) > 2000 {
+			k := i * 31 % len(live)
+			a.Free(live[k])
+			live[k] = live[len(live)-1]
+			live = live[:len(live)-1]
+		}
+	}
+	s := &snapshot.Snapshot{}
+	rec.AddTo(s)
+	for b.Loop() {
+		h, err := Rebuild(s, 0, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r, err := Replay(h, o, 10)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if h.Guessed == 0 && r.First != nil {
+			b.Fatal(r.First)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*events), "ns/event")
+}
