@@ -102,6 +102,9 @@ func (d *decoder) Program(r, i int) (*Program, error) {
 // project leaves out of v what makes no difference to rank r, so that iterations
 // that are equal for it are one program.
 func (d *decoder) project(r int, v *Variant) {
+	if v.Skip { // extras follow a step
+		v.Log, v.Average = false, false
+	}
 	st := d.stages[d.ranks[r].Stage]
 	for i := range v.Micros {
 		m := &v.Micros[i]

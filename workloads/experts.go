@@ -68,10 +68,9 @@ func (g *generator) expertsForward(u int, in StorageID) (y StorageID, s expertsS
 	}
 	part := g.tensor(lDown, BF16, g.tokens, h)
 	g.op(oUnpermute, moving(hw.Elementwise, int64(count+g.tokens)*int64(h), 2), In(s.outs), In(s.route), In(s.probs), Out(part))
-	for _, x := range []*StorageID{&s.probs, &s.route, &s.rows, &s.outs} {
-		kept := g.keep(*x)
-		g.b.Drop(*x)
-		*x = kept
+	for _, x := range []StorageID{s.probs, s.route, s.rows, s.outs} {
+		g.keep(x)
+		g.b.Drop(x)
 	}
 	sum, ready := g.startReduce(lDown, part)
 	return g.finishReduce(part, sum, ready), s

@@ -75,7 +75,7 @@ func generate(d *decoder, r int, v Variant) (*Program, error) {
 	g.sends = [2]pendingSend{{output: none}, {output: none}}
 	g.cutBlocks()
 
-	perUnit := 32 + 12*c.Model.Experts
+	perUnit := 32 + 12*c.Model.Experts // operators, about
 	if g.sequenceParallel() {
 		perUnit += 12
 	}

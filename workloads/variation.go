@@ -30,9 +30,9 @@ type Variant struct {
 
 	// Skip: gradients overflowed; the optimizer step is left out.
 	Skip bool
-	// Log: gradients and parameters are counted and measured after the step.
-	// Average: averaged parameters are updated; only with an Extras process,
-	// which brings them.
+	// Log: gradients and parameters are counted and measured after a step.
+	// Average: averaged parameters are updated after a step; only with an
+	// Extras process, which brings them.
 	Log, Average bool
 	// Validation is the number of forward-only micro-batches of each replica
 	// that follow, of the configured shape.

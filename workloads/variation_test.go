@@ -241,11 +241,17 @@ func TestExtras(t *testing.T) {
 			t.Errorf("iteration %d averages %d parameters of %d", i, n, tensors)
 		}
 	}
+	// A skipped step has nothing to follow.
+	skipped := workloads.OverflowSkip{Probability: 1}
+	both := with(t, c, skipped, workloads.Extras{LogEvery: 2, AverageEvery: 3})
+	if program(t, both, 0, 0) != program(t, both, 0, 5) {
+		t.Error("extras change an iteration without a step")
+	}
 	// Averaging costs 4 bytes per parameter, shared out like the other states.
-	with := workloads.Totals(w.Ranks()[0].Residents)[workloads.Optimizer]
+	averaging := workloads.Totals(w.Ranks()[0].Residents)[workloads.Optimizer]
 	without := workloads.Totals(makeWorkload(t, c).Ranks()[0].Residents)[workloads.Optimizer]
-	if 3*with != 4*without {
-		t.Errorf("states take %d bytes with averages, %d without, want a third more", with, without)
+	if 3*averaging != 4*without {
+		t.Errorf("states take %d bytes with averages, %d without, want a third more", averaging, without)
 	}
 }
 
