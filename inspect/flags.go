@@ -29,6 +29,11 @@ func (c *call) traceFlags() *trace.Options {
 	c.flags.StringVar(&o.Net, "net", "", "network text that belongs to a kernel-time `file`")
 	c.flags.StringVar(&o.Scratch, "scratch", "", "workspace `file` that belongs to a kernel-time file")
 	c.flags.IntVar(&o.Globals, "globals", 0, "`border` of the ids below which tensors outlive an iteration")
+	c.flags.StringVar(&o.Member, "member", "", "`file` to read of an archive that holds several")
+	c.flags.StringVar(&o.Kineto, "kineto", "", "Kineto trace `file` of the same run, for a graph without times")
+	c.flags.StringVar(&o.KinetoMember, "kineto-member", "", "`file` to read of that, if it is an archive of several")
+	c.flags.StringVar(&o.Step, "step", "", "`name` of the one recorded step to read; all of them if left out")
+	c.flags.BoolVar(&o.NoGaps, "no-gaps", false, "leave out the time that the recorded host took")
 	return o
 }
 

@@ -72,14 +72,14 @@ func runInfo(c *call) error {
 
 // summaryNames are what the cells of a summary are.
 var summaryNames = []string{
-	"kind", "operators", "kernels", "measured", "device time", "operators with host time", "host time",
+	"kind", "operators", "kernels", "measured", "device time", "operators with host time", "host time", "longest host time",
 	"storages", "storages, bytes", "residents, bytes", "peak live", "at operator", "largest workspace",
 }
 
 // cells is the summary of p as text.
 func (s *summary) cells(p *workloads.Program) []string {
 	return []string{
-		p.Kind, strconv.Itoa(s.Ops), strconv.Itoa(s.Kernels), strconv.Itoa(s.Measured), s.DeviceTime.String(), strconv.Itoa(s.HostOps), s.HostTime.String(),
+		p.Kind, strconv.Itoa(s.Ops), strconv.Itoa(s.Kernels), strconv.Itoa(s.Measured), s.DeviceTime.String(), strconv.Itoa(s.HostOps), s.HostTime.String(), s.LongestHost.String(),
 		strconv.Itoa(s.Storages), s.Bytes.String(), s.Residents.String(), s.Peak.String(), strconv.Itoa(s.PeakAt), s.Scratch.String(),
 	}
 }

@@ -106,7 +106,7 @@ func TestSummarizeTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := summarize(p)
-	if s.Ops != 3 || s.Kernels != 3 || s.Measured != 2 || s.DeviceTime != 12 || s.HostOps != 2 || s.HostTime != 24 || s.Scratch != sim.KiB || s.Peak != sim.MiB+sim.KiB {
+	if s.Ops != 3 || s.Kernels != 3 || s.Measured != 2 || s.DeviceTime != 12 || s.HostOps != 2 || s.HostTime != 24 || s.LongestHost != 13 || s.Scratch != sim.KiB || s.Peak != sim.MiB+sim.KiB {
 		t.Errorf("%+v", s)
 	}
 }

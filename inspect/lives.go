@@ -26,6 +26,7 @@ func (l *life) Alive() int { return l.Freed - l.Born }
 type summary struct {
 	Ops, Kernels, Measured, HostOps int
 	DeviceTime, HostTime            sim.Time // sums of what was recorded
+	LongestHost                     sim.Time // of one operator
 	Residents, Peak                 sim.Bytes
 	PeakAt                          int // operator
 	Storages                        int // that are born in the program
@@ -98,6 +99,7 @@ func (s *summary) operator(p *workloads.Program, in *workloads.Instr) {
 	if in.Host > 0 {
 		s.HostOps++
 		s.HostTime += in.Host
+		s.LongestHost = max(s.LongestHost, in.Host)
 	}
 	if in.Kernel < 0 {
 		return

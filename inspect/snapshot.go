@@ -35,13 +35,13 @@ func runSnapshot(c *call) error {
 		return err
 	}
 	options, notes := history.Infer(s)
+	for _, n := range notes {
+		fmt.Fprintf(c.stderr, "%s: inferred: %s\n", c.args[0], n)
+	}
 	for _, set := range sets {
 		if err := setOption(&options, set, optionKeys()); err != nil {
 			return err
 		}
-	}
-	for _, n := range notes {
-		fmt.Fprintf(c.stderr, "%s: inferred: %s\n", c.args[0], n)
 	}
 	devices := devicesOf(s)
 	if *device >= 0 {
