@@ -297,3 +297,35 @@ func TestDifferences(t *testing.T) {
 		}
 	}
 }
+
+// A device that was full: the request that made the allocator empty its cache
+// replays without the capacity being known, and so does the one that failed
+// (golden case G11 of the allocator's rules).
+func TestRetry(t *testing.T) {
+	d := &device{recorded: make([]int, 1), passed: make([]int, 1)}
+	o := alloc.DefaultOptions()
+	a, err := alloc.New(o, 100*sim.MiB, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := Record(a.(alloc.Inspector), 0, 0, nil)
+	x, err := a.Malloc(40*sim.MiB, 0)
+	for _, size := range []sim.Bytes{40, 50} {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size == 50 {
+			a.Free(x)
+		}
+		_, err = a.Malloc(size*sim.MiB, 0)
+	}
+	if _, oom := a.Malloc(20*sim.MiB, 0); err != nil || oom == nil {
+		t.Fatal(err, oom)
+	}
+	s := &snapshot.Snapshot{}
+	rec.AddTo(s)
+	_, r := replay(t, s)
+	if r.First != nil || r.OOMs != 1 || r.Model.Allocs != 3 || r.Model.Frees != 1 || r.Model.Final != 90*sim.MiB {
+		t.Errorf("%v, %d out of memory, %+v", r.First, r.OOMs, r.Model)
+	}
+}

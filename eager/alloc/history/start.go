@@ -195,7 +195,7 @@ const (
 // shrink takes a range out of the span that holds it.
 func (u *undoer) shrink(e Event) error {
 	j := u.at(e.Addr)
-	if j == len(u.spans) || u.spans[j].addr > e.Addr || u.spans[j].end() < e.Addr+uint64(e.Size) {
+	if j == len(u.spans) || u.spans[j].addr > e.Addr || sim.Bytes(u.spans[j].end()-e.Addr) < e.Size {
 		return fmt.Errorf("the range is neither unmapped later nor there at the end")
 	}
 	left, right := u.spans[j], u.spans[j]
@@ -229,8 +229,7 @@ func (u *undoer) shrink(e Event) error {
 func (u *undoer) grow(i int, e Event) error {
 	s := span{addr: e.Addr, size: e.Size, stream: e.Stream, pool: e.Pool, expandable: true}
 	touches := func(o span) bool {
-		c := o.class()
-		return o.expandable && c.stream == s.stream && c.pool == s.pool && (o.end() == s.addr || s.end() == o.addr)
+		return o.expandable && o.stream == s.stream && o.pool == s.pool && (o.end() == s.addr || s.end() == o.addr)
 	}
 	size, found := u.past.lastIn(s.addr, s.end(), i)
 	at := u.at(e.Addr)
@@ -273,46 +272,20 @@ func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 	}
 	slices.Sort(addrs)
 	for _, s := range u.spans {
+		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: s.expandable}
 		if low, ok := u.lowest[s.class()]; ok && s.expandable {
 			if low < s.addr {
-				list = append(list, alloc.SegmentInfo{Addr: low, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: true})
+				list = append(list, alloc.SegmentInfo{Addr: low, Stream: g.Stream, Pool: g.Pool, Large: g.Large, Expandable: true})
 			}
 			delete(u.lowest, s.class()) // the first of the class only
 		}
-		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: s.expandable}
-		at := s.addr
-		inactive := func(end uint64) {
-			if end > at {
-				g.Blocks = append(g.Blocks, alloc.BlockInfo{Addr: at, Size: sim.Bytes(end - at), State: alloc.Inactive})
-			}
+		n := sort.Search(len(addrs), func(i int) bool { return addrs[i] >= s.end() })
+		open, err := u.fill(&g, s, addrs[:n])
+		if err != nil {
+			return nil, 0, err
 		}
-		for ; len(addrs) > 0 && addrs[0] < s.end(); addrs = addrs[1:] {
-			addr := addrs[0]
-			if addr < at {
-				return nil, 0, fmt.Errorf("the block at address %d overlaps the one before it or lies outside of all segments", addr)
-			}
-			inactive(addr)
-			b := u.live[addr]
-			limit := s.end()
-			if len(addrs) > 1 {
-				limit = min(limit, addrs[1])
-			}
-			if b.size == 0 {
-				open := false
-				if b.size, open, err = u.sizeOf(addr, b, limit, s); err != nil {
-					return nil, 0, err
-				}
-				if open {
-					guessed++
-				}
-			}
-			if addr+uint64(b.size) > limit || b.requested > b.size {
-				return nil, 0, fmt.Errorf("the block at address %d has %d bytes for a request of %d, but only %d up to the next; the options may be others", addr, b.size, b.requested, limit-addr)
-			}
-			g.Blocks = append(g.Blocks, alloc.BlockInfo{Addr: addr, Size: b.size, Requested: b.requested, State: alloc.Allocated})
-			at = addr + uint64(b.size)
-		}
-		inactive(s.end())
+		guessed += open
+		addrs = addrs[n:]
 		list = append(list, g)
 	}
 	if len(addrs) > 0 {
@@ -320,6 +293,44 @@ func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 	}
 	slices.SortFunc(list, func(a, b alloc.SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })
 	return list, guessed, nil
+}
+
+// fill lists the blocks of s in g: the active ones at addrs, and between them
+// inactive ones. guessed counts those of which the size is open.
+func (u *undoer) fill(g *alloc.SegmentInfo, s span, addrs []uint64) (guessed int, err error) {
+	at := s.addr
+	inactive := func(end uint64) {
+		if end > at {
+			g.Blocks = append(g.Blocks, alloc.BlockInfo{Addr: at, Size: sim.Bytes(end - at), State: alloc.Inactive})
+		}
+	}
+	for i, addr := range addrs {
+		if addr < at {
+			return 0, fmt.Errorf("the block at address %d overlaps the one before it or lies outside of all segments", addr)
+		}
+		inactive(addr)
+		limit := s.end()
+		if i+1 < len(addrs) {
+			limit = addrs[i+1]
+		}
+		b := u.live[addr]
+		if b.size == 0 {
+			open := false
+			if b.size, open, err = u.sizeOf(addr, b, limit, s); err != nil {
+				return 0, err
+			}
+			if open {
+				guessed++
+			}
+		}
+		if addr+uint64(b.size) > limit || b.requested > b.size {
+			return 0, fmt.Errorf("the block at address %d has %d bytes for a request of %d, but only %d up to the next; the options may be others", addr, b.size, b.requested, limit-addr)
+		}
+		g.Blocks = append(g.Blocks, alloc.BlockInfo{Addr: addr, Size: b.size, Requested: b.requested, State: alloc.Allocated})
+		at = addr + uint64(b.size)
+	}
+	inactive(s.end())
+	return guessed, nil
 }
 
 // sizeOf is the size of a block of which only the request is known. It ends
