@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -110,12 +111,14 @@ var (
 	dtrFormat    = format{"dtr", "an operator log of DTR: lines such as {\"INSTRUCTION\": \"CALL\", …}", openDTR}
 	chromeFormat = format{"chrome", "a trace of Kineto or trace_view.json: an object with \"traceEvents\", or a list of events", openChrome}
 	etFormat     = format{"et", "an ExecutionTrace of PyTorch: an object with \"schema\" and \"nodes\"", openET}
+	chakraFormat = format{"chakra", "a graph of Chakra: an object with \"workload_graph\", or a stream of protobuf messages", openChakraJSON}
+	chakraProto  = format{"chakra", "", openChakraProto}
 )
 
 // allowed lists the formats for messages.
 func allowed() string {
 	var list []string
-	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat, etFormat} {
+	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat, etFormat, chakraFormat} {
 		list = append(list, f.name+" ("+f.begins+")")
 	}
 	return strings.Join(list, ", ")
@@ -172,6 +175,10 @@ func sniffBytes(start []byte) (format, bool) {
 	case bytes.Contains(line, []byte(`"INSTRUCTION"`)):
 		return dtrFormat, true
 	}
+	// A message of metadata: its length, then an attribute or the version.
+	if size, n := binary.Uvarint(start); n > 0 && size < 1<<16 && n < len(start) && (start[n] == 0x0a || start[n] == 0x12) && !bytes.HasPrefix(line, []byte("{")) {
+		return chakraProto, true
+	}
 	return sniffJSON(start)
 }
 
@@ -189,7 +196,7 @@ func sniffJSON(start []byte) (format, bool) {
 		key string
 		f   format
 	}{{`"traceEvents"`, chromeFormat}, {`"schemaVersion"`, chromeFormat}, {`"deviceProperties"`, chromeFormat}, {`"distributedInfo"`, chromeFormat},
-		{`"nodes"`, etFormat}} {
+		{`"workload_graph"`, chakraFormat}, {`"nodes"`, etFormat}} {
 		if bytes.Contains(text, []byte(sign.key)) {
 			return sign.f, true
 		}
