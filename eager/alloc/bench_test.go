@@ -30,6 +30,23 @@ func BenchmarkPair(b *testing.B) {
 			})
 		}
 	}
+	for _, c := range []struct {
+		name    string
+		options Options
+	}{{"torch_npu", options(npu)}, {"expandable", options(expandable)}, {"stitching", options(stitched)}} {
+		b.Run(c.name+"/free=100/split", func(b *testing.B) {
+			a := mustNew(b, c.options, 0, noEvents{})
+			prepare(b, a, 100)
+			pairs(b, a, 3*sim.MiB)
+		})
+	}
+	b.Run("stitching/exact", func(b *testing.B) {
+		a := mustNew(b, options(stitched), 0, noEvents{})
+		x, y := mustMalloc(b, a, 64*sim.MiB, 0), mustMalloc(b, a, 64*sim.MiB, 0)
+		a.Free(x)
+		a.Free(y)
+		pairs(b, a, 128*sim.MiB)
+	})
 	b.Run("bytes", func(b *testing.B) {
 		pairs(b, mustNew(b, options(backendBytes), 0, noEvents{}), 2*sim.MiB)
 	})
@@ -61,6 +78,56 @@ func pairs(b *testing.B, a Allocator, size sim.Bytes) {
 	}
 }
 
+// The blocks of a transformer layer in the order of a training step: what
+// forward keeps, freed backwards, between workspaces. Reported per pair.
+func BenchmarkTransformerStep(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		options Options
+	}{{"pytorch", options()}, {"torch_npu", options(npu)}, {"expandable", options(expandable)}, {"stitching", options(stitched)}, {"bytes", options(backendBytes)}} {
+		b.Run(c.name, func(b *testing.B) {
+			const layers = 32
+			kept := []sim.Bytes{32, 96, 32, 64, 128, 128, 32, 1}
+			a := mustNew(b, c.options, 0, noEvents{})
+			var live [layers][8]Block
+			pairs := 0
+			get := func(size sim.Bytes) Block {
+				x, err := a.Malloc(size, 0)
+				if err != nil {
+					b.Fatal(err)
+				}
+				pairs++
+				return x
+			}
+			step := func() {
+				for l := range live {
+					for i, mb := range kept {
+						work := get(mb * 300_000)
+						live[l][i] = get(mb * sim.MiB)
+						a.Free(work)
+					}
+				}
+				for l := range live {
+					for i, mb := range kept {
+						grad := get(mb * sim.MiB)
+						a.Free(live[layers-1-l][i])
+						a.Free(grad)
+					}
+				}
+			}
+			step()
+			step()
+			b.ReportAllocs()
+			b.ResetTimer()
+			pairs = 0
+			for b.Loop() {
+				step()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(pairs), "ns/pair")
+		})
+	}
+}
+
 // A pair with a deferred free that the next Malloc completes.
 func BenchmarkDeferredPair(b *testing.B) {
 	a := mustNew(b, options(), 0, noEvents{})
@@ -78,12 +145,12 @@ func BenchmarkDeferredPair(b *testing.B) {
 
 // What steady allocation costs the Go heap: nothing.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	for _, o := range []Options{options(), options(npu, lazy), options(backendBytes)} {
+	for _, o := range []Options{options(), options(npu, lazy), options(expandable), options(stitched), options(backendBytes)} {
 		a := mustNew(t, o, 0, noEvents{})
 		round := func() {
 			var live [16]Block
 			for i := range live {
-				b, err := a.Malloc(sim.Bytes(i+1)*300_000, Stream(i%2))
+				b, err := a.Malloc(sim.Bytes(i+1)*3_000_000, Stream(i%2))
 				if err != nil {
 					t.Fatal(err)
 				}

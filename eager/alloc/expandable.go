@@ -74,7 +74,7 @@ func (c *caching) overLimit(rounded sim.Bytes) bool {
 // in no list, or NoBlock ("try_allocate_expandable_block"). Pages that were
 // mapped before the memory ran out stay.
 func (c *caching) grow(p PoolID, rounded sim.Bytes, s Stream) Block {
-	if c.overLimit(rounded) {
+	if c.overLimit(rounded) || rounded > c.regionSize(c.page[p&1]) {
 		return NoBlock
 	}
 	b := c.findPlace(p, rounded, s)
@@ -88,9 +88,6 @@ func (c *caching) grow(p PoolID, rounded sim.Bytes, s Stream) Block {
 	}
 	for c.blocks[b].size < rounded {
 		n := &c.blocks[b]
-		if n.next == NoBlock { // the region ends
-			return NoBlock
-		}
 		if b = c.mapPages(n.next, min(c.blocks[n.next].size, rounded-n.size)); b == NoBlock {
 			return NoBlock
 		}
@@ -101,14 +98,14 @@ func (c *caching) grow(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // canGrow tells whether grow would succeed.
 func (c *caching) canGrow(p PoolID, rounded sim.Bytes, s Stream) bool {
-	if c.overLimit(rounded) {
+	page, need := c.page[p&1], rounded
+	if c.overLimit(rounded) || rounded > c.regionSize(page) {
 		return false
 	}
-	page, need := c.page[p&1], rounded
 	left := c.capacity - sim.Bytes(c.stats.Reserved.Current)
 	b := c.findPlace(p, rounded, s)
 	if b == NoBlock {
-		return rounded <= c.regionSize(page) && (rounded+page-1)/page*page <= left
+		return (rounded+page-1)/page*page <= left
 	}
 	for ; need > 0; b = c.blocks[b].next {
 		n := &c.blocks[b]

@@ -22,6 +22,9 @@ import (
 //	done, done1 the device passes everything, everything of stream 1
 //	empty       empty the cache
 //	on, off     switch expandable segments
+//	x=4M#p      allocate x from private pool p, made at first use; #whole:
+//	            one that does not split
+//	close:p     close it
 //
 // and then wants values: "alloc=512 res=2M", an allocation's address "x=y"
 // (x lies where y was), "oom=20M free=10M" for the segment tried and what the
@@ -42,12 +45,13 @@ func (c script) run(t *testing.T) {
 	a := mustNew(t, c.options, size(t, c.capacity), env)
 	blocks := map[string]Block{}
 	addrs := map[string]uint64{}
+	pools := map[string]PoolID{}
 	var sum Costs
 	for i, s := range c.steps {
 		var oom *OOM
 		for do := range strings.FieldsSeq(s.do) {
 			oom = nil
-			if err := act(t, a, env, do, blocks, addrs); err != nil && !errors.As(err, &oom) {
+			if err := act(t, a, env, do, blocks, addrs, pools); err != nil && !errors.As(err, &oom) {
 				t.Fatal(err)
 			}
 			if k := a.TakeCosts(); true {
@@ -89,14 +93,21 @@ func (c script) run(t *testing.T) {
 	}
 }
 
-func act(t *testing.T, a inspectable, env *fakeEnv, do string, blocks map[string]Block, addrs map[string]uint64) error {
+func act(t *testing.T, a inspectable, env *fakeEnv, do string, blocks map[string]Block, addrs map[string]uint64, pools map[string]PoolID) error {
 	if name, ok := strings.CutPrefix(do, "-"); ok {
 		a.Free(blocks[name])
 		return nil
 	}
 	if name, what, ok := strings.Cut(do, "="); ok {
+		what, private, _ := strings.Cut(what, "#")
 		what, on, _ := strings.Cut(what, "@")
-		b, err := a.Malloc(size(t, what), stream(t, on))
+		var b Block
+		var err error
+		if private == "" {
+			b, err = a.Malloc(size(t, what), stream(t, on))
+		} else {
+			b, err = a.(PrivatePools).MallocIn(privatePool(a, private, pools), size(t, what), stream(t, on))
+		}
 		if err == nil {
 			blocks[name] = b
 			addrs[name], _ = a.Range(b)
@@ -112,6 +123,10 @@ func act(t *testing.T, a inspectable, env *fakeEnv, do string, blocks map[string
 		a.EraseStream(blocks[name], stream(t, used), stream(t, waiting))
 		return nil
 	}
+	if name, ok := strings.CutPrefix(do, "close:"); ok {
+		a.(PrivatePools).ClosePool(pools[name])
+		return nil
+	}
 	switch do {
 	case "done":
 		env.passAll()
@@ -125,6 +140,16 @@ func act(t *testing.T, a inspectable, env *fakeEnv, do string, blocks map[string
 		t.Fatalf("unknown step %q", do)
 	}
 	return nil
+}
+
+// privatePool is the pool of a name.
+func privatePool(a inspectable, name string, pools map[string]PoolID) PoolID {
+	p, ok := pools[name]
+	if !ok {
+		p = a.(PrivatePools).NewPool(name == "whole")
+		pools[name] = p
+	}
+	return p
 }
 
 func figure(t *testing.T, a Allocator, oom *OOM, costs Costs, key string) sim.Bytes {
@@ -221,6 +246,16 @@ func TestGolden(t *testing.T) {
 		{"T2 one byte", options(), "", []step{{"x=1", "alloc=512"}, {"-x", "alloc=0"}}},
 		{"T3 small segments hold two", options(), "", []step{
 			{"a=1M", "segs=1"}, {"b=1M", "segs=1"}, {"c=1M", "segs=2 res=4M"}}},
+		{"T3 small segments of a private pool hold two", options(), "", []step{
+			{"a=1M#p", "segs=1"}, {"b=1M#p", "segs=1"}, {"c=1M#p", "segs=2 res=4M"}}},
+		{"T4 a private pool keeps its memory", options(), "", []step{
+			{"a=1M b=1M x=1M#p -x", "act=2097152 segs=2"},
+			{"", "s[A1M A1M] s[.2M]"},
+			{"empty", "segs=2"},
+			{"y=1M#p", "y=x"},
+			{"-y close:p empty", "segs=1"}}},
+		{"T18 a pool that does not split", options(), "", []step{
+			{"a=4M#whole b=4M#whole", "L[A20M] L[A20M]"}, {"c=4M d=4M", "L[A20M] L[A20M] L[A4M A4M .12M]"}}},
 		{"T5 plain rounding", options(), "", []step{{"x=84M", "actUp=88080384"}}},
 		{"T6 four divisions", options(divisions("4")), "", []step{{"x=84M", "actUp=100663296 req=88080384"}}},
 		{"T7 listed divisions", options(divisions(list)), "", []step{{"x=84M", "actUp=92274688"}}},
@@ -339,6 +374,80 @@ func TestGolden(t *testing.T) {
 			{"empty", "res=0"}}},
 		{"M K5", options(stitched), "", []step{{"a=10M b=10M c=10M", "res=36M"}, {"-a -b -c d=14M-64", "res=50M"}}},
 
+		{"M G21 stitching, as shipped", options(stitched), "", []step{
+			{"a=5M b=5M c=5M d=5M", "L[A20M] L[A20M] L[A20M] L[A20M]"},
+			{"", "alloc=24M act=80M res=80M"},
+			{"-a a=5M e=5M f=5M", "L[A6M A6M A6M .2M] L[A20M] L[A20M] L[A20M]"}}},
+		{"M G21 stitching, new segments split", options(stitched, splitFresh), "", []step{
+			{"a=5M b=5M c=5M d=5M", "L[A6M A6M A6M .2M] L[A6M .14M]"},
+			{"", "alloc=24M act=24M res=40M"}}},
+		{"torch_npu may give up at once", options(npu, refuse), "100M", []step{
+			{"a=40M-32 b=40M-32 -a c=60M-32", "oom=60M rejections=1 retries=0 syncs=0 frees=0 res=80M"},
+			{"c=40M-32", "c=a rejections=1 ooms=1"}}},
+		{"pages of 1 GiB", options(npu, page1g), "", []step{{"a=10M-32", "L[A10M .1014M]"}, {"b=9M", "L[A10M A9437696 .1053818368]"}}},
+		{"1 GiB for the large pool from 10 MiB on only", options(npu, page1g), "", []step{{"a=9M", "res=20M"}, {"b=1", "res=22M"}}},
+		{"expandable pages of 1 GiB", options(npu, expandable, page1g), "", []step{{"a=2M-32 b=1", "res=1026M maps=2"}}},
+		{"expandable pages of other sizes", options(npu, expandable, smallPage(4), largeSegment(12)), "", []step{{"a=2M b=1", "res=16M"}}},
+		{"PyTorch's page is 20 MiB whatever the segment", options(expandable, largeSegment(12)), "", []step{{"a=2M", "res=20M"}}},
+		{"torch_npu aligns in expandable segments", options(npu, expandable), "", []step{
+			{"a=1M b=2M", "eL[A1049088 .15872 A2097664 .17808896]"},
+			{"c=512 d=3000000", "d=not:a"},
+			{"", "eL[A1049088 .15872 A2097664 .15872 A3000320 .14792704] es[A1024 .2096128]"}}},
+		{"aligned only where the request fits behind", options(npu, expandable), "", []step{
+			{"a=1M b=2M c=16M-32", "eL[A1049088 .15872 A2097664 .15872 A16M .1015808]"},
+			{"d=992-32 -c e=16M+1015808-32", "eL[A1049088 .15872 A2097664 .15872 A17793024] es[A1024 .2096128]"}}},
+		{"alignment off", options(npu, expandable, align(0)), "", []step{{"a=1M b=2M", "eL[A1049088 A2097664 .17824768]"}}},
+		{"the end that can grow is left for large requests", options(expandable), "", []step{
+			{"a=5M b=10M -a c=4M", "c=a"},
+			{"-c d=5M", "d=a"},
+			{"x=17M", "eL[A5M A10M A17M .8M]"}}},
+		{"a hole is preferred to the end even where the end fits better", options(expandable), "", []step{
+			{"a=8M b=8M -a c=4M", "eL[A4M .4M A8M .4M]"},
+			{"-c d=4M", "eL[A4M .4M A8M .4M]"}}},
+		{"two streams have two ranges", options(expandable), "", []step{{"a=16M b=16M@1 c=3M", "eL[A16M A3M .1M] s1eL[A16M .4M]"}}},
+		{"a range with nothing mapped goes", options(expandable), "1024M", []step{
+			{"a=16M -a empty", "res=0 unmaps=1 segs=0"}, {"b=16M", "b=not:a res=20M"}}},
+		{"pages end with the capacity", options(expandable), "50M", []step{
+			{"a=30M", "res=40M"}, {"b=20M", "oom=20M free=10M retries=1 largest=10M"}, {"c=10M", "res=40M"}}},
+		{"pages mapped before memory ran out stay", options(expandable), "110M", []step{
+			{"a=20M b=20M c=20M d=20M -a -c empty", "res=40M unmaps=2"},
+			{"e=100M@1", "oom=100M res=40M"},
+			{"f=60M", "eL[A20M] eL[A20M A60M]"}}},
+		{"the limit knows no pages", options(expandable, fraction(0.5)), "100M", []step{
+			{"a=30M", "res=40M"}, {"b=10M", "res=40M"}, {"c=11M", "oom=12M"}, {"-a -b empty c=50M", "res=60M"}}},
+		{"waiting takes the oldest of the own stream", options(waits), "", []step{
+			{"a=64M b=64M c=64M@1 a!2 b!2 c!2 -c -a -b", "polls=0 waits=0"},
+			{"x=64M", "x=a waits=1 res=192M"},
+			{"y=64M", "y=b waits=2"},
+			{"z=64M", "waits=2 res=256M polls=0"},
+			{"u=64M@1", "u=c waits=3"}}},
+		{"waiting for all that used it", options(waits), "", []step{
+			{"a=64M a!1 a!2 -a x=64M", "x=a waits=2"}}},
+		{"waiting goes on until the request fits", options(waits), "", []step{
+			{"a=5M b=5M c=5M d=5M a!1 b!1 c!1 -a -b -c x=15M", "x=a waits=3 res=20M"}}},
+		{"an erased record of a freed block frees it", options(), "", []step{
+			{"a=64M a!1 a!2 -a a~1@0", "L[P64M]"}, {"a~2@1", "L[P64M]"}, {"a~2@0", "L[.64M]"}, {"b=64M", "b=a polls=0"}}},
+		{"an erased record lets those behind it go", options(), "", []step{
+			{"a=64M b=64M a!1 b!1 -a -b a~1@0", "L[.64M] L[P64M]"}, {"done1 x=64M y=64M", "x=a y=b polls=1"}}},
+		{"a stitched block waits for other streams", options(stitched), "", []step{
+			{"a=64M b=64M -a -b x=128M-4M", "L[A60M .6M] L[A66M]"},
+			{"x!1 -x y=64M", "L[P60M A6M] L[P66M] L[A60M]"}}},
+		{"15 MiB are not stitched, 16 are", options(stitched), "", []step{
+			{"a=10M-32 b=10M-32 -a -b c=14M-32", "L[.10M] L[.10M] L[A14M]"},
+			{"d=16M-32", "L[A6M .4M] L[A10M] L[A14M]"}}},
+		{"the shortfall counts from above 16 MiB", options(stitched), "", []step{
+			{"a=10M-32 -a b=16M-32", "L[.10M] L[A16M]"}, {"c=18M-32", "L[A10M] L[A16M] L[A8M]"}}},
+		{"the smallest piece that completes", options(stitched), "", []step{
+			{"a=40M-32 b=20M-32 c=12M-32 d=14M-32 -a -b -c -d e=50M-32", "L[A40M] L[.20M] L[A10M .2M] L[.14M]"}}},
+		{"a part used alone fragments what lies over it", options(stitched), "", []step{
+			{"a=32M-32 b=32M-32 -a -b c=64M-32 -c d=20M-32", "L[A20M .12M] L[.32M]"},
+			{"e=64M-32", "L[A20M A12M] L[A32M] L[A20M]"},
+			{"-d f=20M-32", "f=a"}}},
+		{"emptied cache forgets the mappings", options(stitched), "", []step{
+			{"a=32M-32 b=32M-32 c=32M-32 -a -b d=60M-32 -d empty", "L[A32M]"}, {"", "res=32M unmaps=62"}}},
+		{"pieces merge when the mapping over them goes", options(stitched), "70M", []step{
+			{"a=32M-32 b=32M-32 -a -b c=60M-32 -c d=2M-32@1 e=1", "res=22M frees=2"}}},
+
 		// Edges of our own.
 		{"capacity filled to the byte", options(), "40M", []step{
 			{"a=20M b=20M", "res=40M retries=0"}, {"c=1", "oom=2M free=0"}}},
@@ -425,6 +534,18 @@ func TestGoldenRounding(t *testing.T) {
 		{"M 13.3 torch_npu", options(npu), "10M", "10486272", "L[A10486272 .2096640]"},
 		{"M 13.3 torch_npu", options(npu), "160M", "167772672", "L[A167772672 .2096640]"},
 
+		{"M 13.3 stitching", options(stitched), "1M+1", "20M", "L[A20M]"},
+		{"M 13.3 stitching", options(stitched), "2M", "20M", "L[A20M]"},
+		{"M 13.3 stitching", options(stitched), "5M", "20M", "L[A20M]"},
+		{"M 13.3 stitching", options(stitched), "10M", "12M", "L[A12M]"},
+		{"M 13.3 stitching", options(stitched), "16M-32", "16M", "L[A16M]"},
+		{"M 13.3 stitching", options(stitched), "64M", "66M", "L[A66M]"},
+		{"M 13.3 stitching", options(stitched), "160M", "162M", "L[A162M]"},
+		{"M 13.3 stitching, split", options(stitched, splitFresh), "1M+1", "2M", "L[A2M .18M]"},
+		{"M 13.3 stitching, split", options(stitched, splitFresh), "2M", "4M", "L[A4M .16M]"},
+		{"M 13.3 stitching, split", options(stitched, splitFresh), "5M", "6M", "L[A6M .14M]"},
+		{"M 13.3 stitching, small", options(stitched), "1M-32", "1M", "s[A1M .1M]"},
+
 		{"M 13.3 divisions", options(divisions("4")), "1200", "1536", "s[A1536 .2095616]"},
 		{"M 13.3 divisions", options(divisions("4")), "2048", "2048", "s[A2048 .2095104]"},
 		{"M 13.3 divisions", options(divisions("4")), "2049", "2560", "s[A2560 .2094592]"},
@@ -480,6 +601,17 @@ func TestGoldenHistory(t *testing.T) {
 		t.Error(d)
 	}
 
+	// The same with pages.
+	a = mustNew(t, options(expandable), 64*sim.MiB, env)
+	h = history(a)
+	x = mustMalloc(t, a, 30*sim.MiB, 0)
+	a.Free(x)
+	a.EmptyCache()
+	want = []string{"segment_map 40M", "alloc 30M", "free_requested 30M", "free_completed 30M", "segment_unmap 40M"}
+	if d := cmp.Diff(want, *h); d != "" {
+		t.Error(d)
+	}
+
 	// G15: collection goes by size.
 	a = mustNew(t, options(collectAt(0.5), fraction(1)), 120*sim.MiB, env)
 	x, y := mustMalloc(t, a, 40*sim.MiB, 0), mustMalloc(t, a, 30*sim.MiB, 0)
@@ -519,21 +651,29 @@ func TestGoldenRecordStreamPastCapacity(t *testing.T) {
 	}
 }
 
-// T17: three 20 MiB blocks at a time, ten times, beside a small one.
+// T17: three 20 MiB blocks at a time, ten times, in a pool with a small one.
 func TestGoldenSegmentsAreReused(t *testing.T) {
-	a := mustNew(t, options(), 0, newFakeEnv(1))
-	mustMalloc(t, a, 16, 0)
-	for range 10 {
-		var live [3]Block
-		for i := range live {
-			live[i] = mustMalloc(t, a, 20*sim.MiB, 0)
+	for _, c := range []struct {
+		options  Options
+		segments int
+	}{{options(), 4}, {options(expandable), 2}} {
+		a := mustNew(t, c.options, 0, newFakeEnv(1)).(*caching)
+		p := a.NewPool(false)
+		get := func(size sim.Bytes) Block {
+			b, err := a.MallocIn(p, size, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
 		}
-		for _, b := range live {
-			a.Free(b)
+		get(16)
+		for range 10 {
+			live := []Block{get(20 * sim.MiB), get(20 * sim.MiB), get(20 * sim.MiB)}
+			free(a, live)
 		}
-	}
-	if got := a.Stats().Segments.Current; got != 4 {
-		t.Errorf("%d segments, want 4", got)
+		if got := len(a.Segments()); got != c.segments {
+			t.Errorf("expandable %v: %d segments, want %d", c.options.ExpandableSegments, got, c.segments)
+		}
 	}
 }
 

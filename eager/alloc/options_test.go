@@ -46,6 +46,30 @@ func TestOptionsRefused(t *testing.T) {
 		{options(backendBytes, divisions("4")), []string{`backend = "bytes"`, "roundup_power2_divisions", "contradict"}},
 		{options(backendBytes, lazy), []string{`backend = "bytes"`, "event_policy", "contradict"}},
 		{options(backendBytes, largeSegment(12)), []string{`backend = "bytes"`, "large_segment_size_mb"}},
+		{options(backendBytes, early), []string{`backend = "bytes"`, "drain", `"caching" or "stitching"`}},
+
+		{set(func(o *Options) { o.Drain = "never" }), []string{`drain = "never"`, `"late" or "early"`}},
+		{set(func(o *Options) { o.PageSize = "2m" }), []string{`page_size = "2m"`, `"" or "1g"`}},
+		{options(npu, expandable, smallPage(3)), []string{"segment_size_mb = 3", "even number from 2"}},
+		{options(npu, expandable, smallPage(0)), []string{"segment_size_mb = 0"}},
+		{options(npu, expandable, align(48)), []string{"base_addr_aligned_kb = 48", "power of two"}},
+		{options(npu, expandable, align(-1)), []string{"base_addr_aligned_kb = -1"}},
+		{options(npu, expandable, maxSplit(40)), []string{"expandable_segments = true", "max_split_size_mb = 40", "contradict"}},
+		{options(npu, expandable, collectAt(0.5), fraction(1)), []string{"expandable_segments = true", "garbage_collection_threshold = 0.5", "contradict"}},
+		{options(npu, expandable, largeSegment(13)), []string{"expandable_segments = true", "large_segment_size_mb = 13", "contradict"}},
+		{options(npu, expandable, page1g, largeSegment(12)), []string{`page_size = "1g"`, "large_segment_size_mb = 12", "contradict"}},
+		{options(npu, smallPage(4)), []string{"segment_size_mb = 4", "expandable_segments = false", "contradict"}},
+		{options(npu, align(4)), []string{"base_addr_aligned_kb = 4", "expandable_segments = false", "contradict"}},
+		{options(expandable, smallPage(4)), []string{`dialect = "pytorch"`, "segment_size_mb", "contradict"}},
+		{options(expandable, align(4)), []string{`dialect = "pytorch"`, "base_addr_aligned_kb", "contradict"}},
+		{options(page1g), []string{`dialect = "pytorch"`, "page_size", "contradict"}},
+		{options(refuse), []string{`dialect = "pytorch"`, "throw_on_npumalloc_oom", "contradict"}},
+		{options(splitFresh), []string{`backend = "caching"`, "fresh_segment_split", `only "stitching"`}},
+		{options(stitched, expandable), []string{`backend = "stitching"`, "expandable_segments", "contradict"}},
+		{options(stitched, divisions("4")), []string{`backend = "stitching"`, "roundup_power2_divisions", "contradict"}},
+		{options(stitched, refuse), []string{`backend = "stitching"`, "throw_on_npumalloc_oom", "contradict"}},
+		{options(stitched, page1g), []string{`backend = "stitching"`, "page_size", "contradict"}},
+		{options(stitched, largeSegment(13)), []string{`backend = "stitching"`, "large_segment_size_mb = 13", "contradict"}},
 	} {
 		err := c.options.Validate()
 		if err == nil {
@@ -67,6 +91,9 @@ func TestOptionsAccepted(t *testing.T) {
 	for _, o := range []Options{
 		options(), options(npu), options(lazy), options(backendBytes, npu, fraction(0.5)),
 		options(maxSplit(20)), options(maxSplit(40), nonSplit(30)), options(fraction(1), collectAt(0.8)),
+		SmartSwapOptions(), options(stitched, splitFresh, early, waits, maxSplit(40), collectAt(0.5), fraction(1), largeSegment(12)),
+		options(expandable, maxSplit(40), collectAt(0.5), fraction(1), largeSegment(13)), options(npu, refuse, page1g),
+		options(npu, expandable, smallPage(4), align(0), largeSegment(12)), options(npu, expandable, page1g),
 		options(divisions("1")), options(divisions("0")), options(divisions("[ 64:8, 128 : 2,>:1 ]")), options(divisions(">:4")),
 	} {
 		if err := o.Validate(); err != nil {
@@ -118,5 +145,15 @@ func TestOptionsFromTOML(t *testing.T) {
 	want := options(npu, maxSplit(64), divisions("64:8,>:1"), fraction(0.9), collectAt(0.8))
 	if d := cmp.Diff(want, o); d != "" {
 		t.Error(d)
+	}
+}
+
+// Only a device that orders streams can make one wait at reuse.
+func TestWaitAtReuseNeedsAWaiter(t *testing.T) {
+	if _, err := New(options(waits), 0, noEvents{}); err == nil || !strings.Contains(err.Error(), `event_policy = "wait-at-reuse"`) {
+		t.Error(err)
+	}
+	if _, err := New(options(waits), 0, newFakeEnv(1)); err != nil {
+		t.Error(err)
 	}
 }

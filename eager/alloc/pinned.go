@@ -15,6 +15,12 @@ type PinnedOptions struct {
 	// Reuse: "reuse" keeps freed buffers page-locked for a later request of
 	// the same rounded size, "fresh" page-locks each buffer anew.
 	Reuse string `toml:"reuse"`
+	// MaxRoundThresholdMB: larger requests are not rounded to powers of two:
+	// 0 = no such size (default), otherwise 1 to 2^20 MiB.
+	MaxRoundThresholdMB int64 `toml:"pinned_max_round_threshold_mb"`
+	// MaxCachedSizeMB: larger buffers are not kept: 0 = no such size
+	// (default), otherwise 1 to 2^20 MiB.
+	MaxCachedSizeMB int64 `toml:"pinned_max_cached_size_mb"`
 }
 
 // Names that PinnedOptions take.
@@ -31,13 +37,22 @@ func DefaultPinnedOptions() PinnedOptions {
 	return PinnedOptions{Rounding: RoundPow2, Reuse: BuffersReuse}
 }
 
-// Validate refuses unknown names: one line with key, value, what is allowed.
+// Validate refuses unknown names, values out of range and options that
+// contradict each other: one line with key, value, what is allowed.
 func (o PinnedOptions) Validate() error {
 	switch {
 	case o.Rounding != RoundExact && o.Rounding != RoundPow2:
 		return fmt.Errorf("rounding = %q: must be %q or %q", o.Rounding, RoundExact, RoundPow2)
 	case o.Reuse != BuffersReuse && o.Reuse != BuffersFresh:
 		return fmt.Errorf("reuse = %q: must be %q or %q", o.Reuse, BuffersReuse, BuffersFresh)
+	case o.MaxRoundThresholdMB < 0 || o.MaxRoundThresholdMB > maxMB:
+		return fmt.Errorf("pinned_max_round_threshold_mb = %d: must be 0 (off) or 1 to %d", o.MaxRoundThresholdMB, maxMB)
+	case o.MaxCachedSizeMB < 0 || o.MaxCachedSizeMB > maxMB:
+		return fmt.Errorf("pinned_max_cached_size_mb = %d: must be 0 (off) or 1 to %d", o.MaxCachedSizeMB, maxMB)
+	case o.MaxRoundThresholdMB > 0 && o.Rounding == RoundExact:
+		return fmt.Errorf("rounding = %q and pinned_max_round_threshold_mb = %d contradict: nothing is rounded", o.Rounding, o.MaxRoundThresholdMB)
+	case o.MaxCachedSizeMB > 0 && o.Reuse == BuffersFresh:
+		return fmt.Errorf("reuse = %q and pinned_max_cached_size_mb = %d contradict: nothing is kept", o.Reuse, o.MaxCachedSizeMB)
 	}
 	return nil
 }
@@ -49,11 +64,12 @@ type Buffer int32
 const NoBuffer Buffer = -1
 
 // PinnedStats count in bytes: Requested and Used (rounded) by buffers handed
-// out, Pinned with the idle ones. Pins and Unpins count driver calls, Reuses
-// requests that an idle buffer served.
+// out, Pinned with the idle ones; Pageable by buffers of AllocPageable, which
+// the others leave out. Pins and Unpins count driver calls, Reuses requests
+// that an idle buffer served.
 type PinnedStats struct {
-	Requested, Used, Pinned Stat
-	Pins, Unpins, Reuses    int64
+	Requested, Used, Pinned, Pageable Stat
+	Pins, Unpins, Reuses              int64
 }
 
 // PinnedExhausted reports that the pool has no room. All sizes in bytes.
@@ -72,7 +88,8 @@ func (e *PinnedExhausted) Error() string {
 // one freed first before the others, when a new buffer needs their room.
 // (assumed: the frameworks' pools fail instead, which no job could survive.)
 type Pinned struct {
-	exact, fresh   bool
+	roundUpTo      sim.Bytes // larger requests are not rounded
+	keepUpTo       sim.Bytes // larger buffers are not kept
 	capacity       sim.Bytes
 	buffers        []buffer
 	vacant         Buffer             // first vacant id, linked by newer
@@ -86,7 +103,7 @@ type line struct{ first, last Buffer }
 
 type buffer struct {
 	size, requested sim.Bytes
-	used            bool
+	used, pageable  bool
 	same            Buffer // the idle buffer of this size that was freed next
 	older, newer    Buffer
 }
@@ -99,10 +116,23 @@ func NewPinned(o PinnedOptions, capacity sim.Bytes) (*Pinned, error) {
 	if capacity <= 0 || capacity > unbounded {
 		capacity = unbounded
 	}
-	return &Pinned{
-		exact: o.Rounding == RoundExact, fresh: o.Reuse == BuffersFresh, capacity: capacity,
+	p := &Pinned{
+		roundUpTo: anySize, keepUpTo: anySize, capacity: capacity,
 		vacant: NoBuffer, oldest: NoBuffer, newest: NoBuffer, idle: make(map[sim.Bytes]line),
-	}, nil
+	}
+	if o.MaxRoundThresholdMB > 0 {
+		p.roundUpTo = sim.Bytes(o.MaxRoundThresholdMB) * sim.MiB
+	}
+	if o.MaxCachedSizeMB > 0 {
+		p.keepUpTo = sim.Bytes(o.MaxCachedSizeMB) * sim.MiB
+	}
+	if o.Rounding == RoundExact {
+		p.roundUpTo = 0
+	}
+	if o.Reuse == BuffersFresh {
+		p.keepUpTo = 0
+	}
+	return p, nil
 }
 
 // Alloc hands out a buffer of size > 0 bytes, and tells how many bytes had to
@@ -128,7 +158,7 @@ func (p *Pinned) Alloc(size sim.Bytes) (b Buffer, pinned sim.Bytes, err error) {
 			p.unpin(p.oldest)
 		}
 		b = p.take()
-		p.buffers[b].size = rounded
+		p.buffers[b] = buffer{size: rounded}
 		pinned = rounded
 		p.stats.Pins++
 		p.stats.Pinned.add(int64(rounded))
@@ -140,17 +170,37 @@ func (p *Pinned) Alloc(size sim.Bytes) (b Buffer, pinned sim.Bytes, err error) {
 	return b, pinned, nil
 }
 
+// AllocPageable hands out a buffer of size > 0 bytes that is not page-locked,
+// for a caller whom Alloc failed: copies to and from it are slow, and the host
+// waits for them. The pool only counts it; whether the host has the memory is
+// the caller's to know.
+func (p *Pinned) AllocPageable(size sim.Bytes) Buffer {
+	b := p.take()
+	p.buffers[b] = buffer{size: size, requested: size, used: true, pageable: true}
+	p.stats.Pageable.add(int64(size))
+	return b
+}
+
+// Pageable tells whether b, which must be handed out, is not page-locked.
+func (p *Pinned) Pageable(b Buffer) bool { return p.inUse(b).pageable }
+
 // Free takes b back at once: the caller waits for the copies that use it.
 // Freeing what is not handed out panics.
 func (p *Pinned) Free(b Buffer) {
 	n := p.inUse(b)
 	n.used = false
+	if n.pageable {
+		p.stats.Pageable.add(-int64(n.size))
+		n.newer, p.vacant = p.vacant, b
+		return
+	}
 	p.stats.Used.add(-int64(n.size))
 	p.stats.Requested.add(-int64(n.requested))
-	p.link(b)
-	if p.fresh {
-		p.unpin(b) // nothing else is idle
+	if n.size > p.keepUpTo {
+		p.release(b)
+		return
 	}
+	p.link(b)
 }
 
 // Size is the rounded size of b, which must be handed out.
@@ -170,7 +220,7 @@ func (p *Pinned) inUse(b Buffer) *buffer {
 }
 
 func (p *Pinned) round(size sim.Bytes) sim.Bytes {
-	if p.exact {
+	if size > p.roundUpTo {
 		return size
 	}
 	return 1 << bits.Len64(uint64(size-1))
@@ -233,6 +283,11 @@ func (p *Pinned) unlink(b Buffer) {
 // unpin gives b, the first idle buffer of its size, back to the host.
 func (p *Pinned) unpin(b Buffer) {
 	p.unlink(b)
+	p.release(b)
+}
+
+// release gives b, in no list, back to the host.
+func (p *Pinned) release(b Buffer) {
 	n := &p.buffers[b]
 	p.stats.Pinned.add(-int64(n.size))
 	p.stats.Unpins++

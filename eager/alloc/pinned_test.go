@@ -20,7 +20,7 @@ func TestPinnedRounding(t *testing.T) {
 		{RoundPow2, 1, 1}, {RoundPow2, 2, 2}, {RoundPow2, 3, 4}, {RoundPow2, 1024, 1024}, {RoundPow2, 1025, 2048},
 		{RoundPow2, 97 * sim.MiB, 128 * sim.MiB},
 	} {
-		p, err := NewPinned(PinnedOptions{c.rounding, BuffersReuse}, 0)
+		p, err := NewPinned(PinnedOptions{Rounding: c.rounding, Reuse: BuffersReuse}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestPinnedReuse(t *testing.T) {
 		idle         int64
 		pins, reuse2 int64
 	}{{BuffersReuse, 0, 100, 1, 1}, {BuffersFresh, 100, 0, 2, 0}} {
-		p, _ := NewPinned(PinnedOptions{RoundExact, c.reuse}, 100)
+		p, _ := NewPinned(PinnedOptions{Rounding: RoundExact, Reuse: c.reuse}, 100)
 		b, first, err := p.Alloc(100)
 		if err != nil || first != 100 {
 			t.Fatal(first, err)
@@ -55,7 +55,7 @@ func TestPinnedReuse(t *testing.T) {
 }
 
 func TestPinnedCapacity(t *testing.T) {
-	p, _ := NewPinned(PinnedOptions{RoundExact, BuffersReuse}, 100)
+	p, _ := NewPinned(PinnedOptions{Rounding: RoundExact, Reuse: BuffersReuse}, 100)
 	a, _, err := p.Alloc(60)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,11 @@ func TestPinnedCapacity(t *testing.T) {
 			t.Errorf("accepted a request of %d bytes", size)
 		}
 	}
-	for _, o := range []PinnedOptions{{}, {RoundExact, "never"}, {"page", BuffersFresh}} {
+	for _, o := range []PinnedOptions{
+		{}, {Rounding: RoundExact, Reuse: "never"}, {Rounding: "page", Reuse: BuffersFresh},
+		{Rounding: RoundPow2, Reuse: BuffersReuse, MaxRoundThresholdMB: -1},
+		{Rounding: RoundPow2, Reuse: BuffersReuse, MaxCachedSizeMB: maxMB + 1},
+	} {
 		if _, err := NewPinned(o, 1); err == nil || !strings.Contains(err.Error(), "must be") {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -98,8 +102,8 @@ func TestPinnedCapacity(t *testing.T) {
 func TestPinnedAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := PinnedOptions{
-			rapid.SampledFrom([]string{RoundExact, RoundPow2}).Draw(t, "rounding"),
-			rapid.SampledFrom([]string{BuffersReuse, BuffersFresh}).Draw(t, "reuse"),
+			Rounding: rapid.SampledFrom([]string{RoundExact, RoundPow2}).Draw(t, "rounding"),
+			Reuse:    rapid.SampledFrom([]string{BuffersReuse, BuffersFresh}).Draw(t, "reuse"),
 		}
 		const capacity = 64
 		p, err := NewPinned(o, capacity)
@@ -165,4 +169,57 @@ func TestPinnedAgainstModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The two thresholds of torch_npu: beyond the first sizes stay as they are,
+// beyond the second a freed buffer goes back to the host.
+func TestPinnedThresholds(t *testing.T) {
+	p, err := NewPinned(PinnedOptions{Rounding: RoundPow2, Reuse: BuffersReuse, MaxRoundThresholdMB: 3, MaxCachedSizeMB: 4}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		size, want sim.Bytes
+		kept       bool
+	}{
+		{3 * sim.MiB, 4 * sim.MiB, true}, {3*sim.MiB + 1, 3*sim.MiB + 1, true}, {4 * sim.MiB, 4 * sim.MiB, true},
+		{4*sim.MiB + 1, 4*sim.MiB + 1, false},
+	} {
+		before := p.Stats()
+		b, _, err := p.Alloc(c.size)
+		if err != nil || p.Size(b) != c.want {
+			t.Errorf("%d: buffer of %d (%v), want %d", c.size, p.Size(b), err, c.want)
+		}
+		p.Free(b)
+		if kept := p.Stats().Unpins == before.Unpins; kept != c.kept {
+			t.Errorf("%d: kept %v, want %v", c.size, kept, c.kept)
+		}
+	}
+	for o, want := range map[PinnedOptions]string{
+		{Rounding: RoundExact, Reuse: BuffersReuse, MaxRoundThresholdMB: 1}: "pinned_max_round_threshold_mb",
+		{Rounding: RoundPow2, Reuse: BuffersFresh, MaxCachedSizeMB: 1}:      "pinned_max_cached_size_mb",
+	} {
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "contradict") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// A full pool does not hinder pageable buffers, which it only counts.
+func TestPageableBuffers(t *testing.T) {
+	p, _ := NewPinned(PinnedOptions{Rounding: RoundPow2, Reuse: BuffersReuse}, 64)
+	a, _, err := p.Alloc(64)
+	if err != nil || p.Pageable(a) {
+		t.Fatal(err)
+	}
+	b := p.AllocPageable(100)
+	if s := p.Stats(); !p.Pageable(b) || p.Size(b) != 100 || s.Pageable.Current != 100 || s.Pinned.Current != 64 || s.Used.Current != 64 {
+		t.Errorf("buffer of %d, %+v", p.Size(b), s)
+	}
+	p.Free(b)
+	p.Free(a)
+	c, pinned, err := p.Alloc(64)
+	if s := p.Stats(); err != nil || pinned != 0 || p.Pageable(c) || s.Pageable.Current != 0 || s.Pageable.Peak != 100 {
+		t.Errorf("%d page-locked, %v, %+v", pinned, err, s)
+	}
 }
