@@ -477,9 +477,7 @@ func (r *rank) swapOut() {
 		at := r.clock.index
 		r.due = r.x.Tasks(at, r.storageOf, r.due)
 		if r.clock.stage.Phase == profilers.Optim {
-			for _, s := range r.args {
-				r.due = r.x.Used(s, r.due)
-			}
+			r.due = r.x.Used(r.args, r.due)
 		}
 		r.x.ReleaseAt(at)
 	}

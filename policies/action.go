@@ -90,6 +90,8 @@ type Swap struct {
 	// Bound optimizer states are selected by handle and swapped out at
 	// Out.Start rather than on a match.
 	Optimizer bool
+	// Chunked states come back inside the optimizer phase, see Plan.Chunks.
+	Chunked bool
 }
 
 // Plan is an armed policy.
@@ -108,8 +110,10 @@ type Plan struct {
 	// Vocabulary maps run-wide name ids to feature indices; see Feature.
 	Vocabulary Vocabulary
 	Iteration  int // whose observation it was made from
-	// Chunks splits each optimizer-state swap into this many pieces that
-	// move one after the other inside the optimizer phase; 0 or 1 = whole.
+	// Chunks is the number of pieces in which Chunked states move through the
+	// device, one after the other, inside the optimizer phase: the first two
+	// come in at their stage, each other one when the one before the last has
+	// been updated and leaves. 0 or 1 = all come in at their stage.
 	Chunks int
 }
 

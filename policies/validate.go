@@ -50,6 +50,8 @@ func (p *Plan) validateSwap(s *Swap) error {
 	}
 	out := s.Out.What.Stage
 	switch {
+	case s.Chunked && !s.Optimizer:
+		return fmt.Errorf("only optimizer states move in chunks")
 	case s.Optimizer && (s.Out.What.Kind != ByHandle || s.Out.Start.Kind != AtStage):
 		return fmt.Errorf("an optimizer state is selected by handle and leaves at a stage")
 	case s.Optimizer:

@@ -54,6 +54,7 @@ func TestValidate(t *testing.T) {
 		"negative bound":    {func(p *Plan) { p.BackwardBounds = []int32{-1} }, "layer boundary 0 is -1"},
 		"pass bounds fall":  {func(p *Plan) { p.Passes = []PassBounds{{forward(2, 0), []int32{3, 2}}} }, "layer boundary 1 is 2"},
 		"a layer too many":  {func(p *Plan) { p.Passes = []PassBounds{{backward(1, 0), nil}} }, "stage B1.2"},
+		"chunked tensor":    {func(p *Plan) { p.Swaps[0].Chunked = true }, "only optimizer states"},
 		"window":            {func(p *Plan) { p.Window = -1 }, "window = -1"},
 		"chunks":            {func(p *Plan) { p.Chunks = -1 }, "chunks = -1"},
 		"kind":              {func(p *Plan) { p.Swaps[0].Out.Kind = Discard }, "swap 0: kinds"},

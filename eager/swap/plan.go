@@ -311,7 +311,7 @@ func (x *Executor) Tasks(stage int32, handle func(policies.Handle) *Storage, due
 		if in < 0 {
 			continue
 		}
-		if a.plan.Chunks > 1 {
+		if w.Chunked && a.plan.Chunks > 1 {
 			x.chunks.add(s, in)
 			continue
 		}
@@ -347,8 +347,8 @@ func (x *Executor) ReleaseAt(stage int32) {
 
 // chunks stream optimizer states through the device in the optimizer phase, in
 // the order of the plan, which should be that of their use. Two chunks are there
-// at a time: when a state of the next chunk is used, the one before has done and
-// leaves, and another comes in.
+// at a time: when an operator uses states of the next chunk only, the one before
+// has done and leaves, and another comes in.
 type chunks struct {
 	states []*Storage
 	stage  int32 // where the first two come in
@@ -404,14 +404,23 @@ func (c *chunks) bring(k int, due []Due) []Due {
 	return due
 }
 
-// Used tells that an operator of the optimizer phase uses s.
-func (x *Executor) Used(s *Storage, due []Due) []Due {
+// Used tells what an operator of the optimizer phase uses. States of earlier
+// chunks than all of these have done.
+func (x *Executor) Used(args []*Storage, due []Due) []Due {
 	c := &x.chunks
-	k, ok := c.of[s]
-	if !ok {
+	if c.of == nil {
 		return due
 	}
-	for ; c.now < k; c.now++ {
+	least := len(c.starts)
+	for _, s := range args {
+		if k, ok := c.of[s]; ok {
+			least = min(least, k)
+		}
+	}
+	if least == len(c.starts) {
+		return due
+	}
+	for ; c.now < least; c.now++ {
 		for _, done := range c.part(c.now) {
 			x.Out(done, -1, Planned, false)
 		}

@@ -366,6 +366,7 @@ func (p *Policy) plan(s *sequence, obs *profilers.Observation, rt policies.Runti
 	in := Input{
 		Profile: s.profile, OOM: s.short, Duration: s.fastest, States: sizes,
 		Redundant: s.redundant, Weight: s.weight, Borders: s.borders,
+		Chunked: s.plans%2 == 1,
 	}
 	if p.options.MeasureLink {
 		in.Out, in.In = measured(rt.Moved(true)), measured(rt.Moved(false))

@@ -22,6 +22,7 @@ const (
 	OptimizerPlan   = "plan"   // state by state, when the planner's score says so
 	OptimizerWhole  = "whole"  // all states, back before the optimizer phase begins
 	OptimizerChunks = "chunks" // all states, moving through the optimizer phase in Chunks pieces
+	OptimizerAuto   = "auto"   // the search tries whole and chunks by turns
 	OptimizerOff    = "off"    // never
 )
 
@@ -98,7 +99,7 @@ type Options struct {
 	// as shipped, which forgets half of them; see policies.Vocabulary.
 	NarrowTags bool
 
-	Optimizer string // OptimizerPlan, -Whole, -Chunks or -Off
+	Optimizer string // OptimizerPlan, -Whole, -Chunks, -Auto or -Off
 	Chunks    int
 
 	Detect    string // DetectLength, -Cosine, -Hash or -Off
@@ -220,7 +221,7 @@ func Default() Options {
 	o.Planner = PlanLinks
 	// A state that leaves relieves all micro-batches for one trip, which the
 	// score, made of coverage and size alone, does not see.
-	o.Optimizer = OptimizerWhole
+	o.Optimizer = OptimizerAuto
 	o.UnknownLayers = 32 // assumed: the layer count of a 7B model
 	o.Detect = DetectHash
 	o.ExactBounds = true
@@ -289,7 +290,7 @@ func ReadOptions(p policies.Params) (Options, error) {
 	policies.Int(r, "window", &o.Window, 0, 1<<20)
 	r.Bool("sized", &o.Sized)
 	r.Bool("narrow_tags", &o.NarrowTags)
-	r.Choice("optimizer", &o.Optimizer, OptimizerPlan, OptimizerWhole, OptimizerChunks, OptimizerOff)
+	r.Choice("optimizer", &o.Optimizer, OptimizerPlan, OptimizerWhole, OptimizerChunks, OptimizerAuto, OptimizerOff)
 	policies.Int(r, "chunks", &o.Chunks, 1, 4096)
 	r.Choice("detect", &o.Detect, DetectLength, DetectCosine, DetectHash, DetectOff)
 	r.Float("max_length", &o.MaxLength, 0, 10)

@@ -30,6 +30,9 @@ type Input struct {
 	// length; without them, or without Options.Borders, operators count as
 	// equally long.
 	Borders []profilers.Border
+
+	// Chunked has the mode OptimizerAuto move states in chunks.
+	Chunked bool
 }
 
 // Schedule is a planner's result: what to swap, and how it came about.
@@ -63,6 +66,14 @@ const retries = 3
 // estimate of the time that each stage has for copies. It is a pure function.
 // It fails on a profile in which a stage comes twice.
 func Generate(in Input, o *Options) (*Schedule, error) {
+	if o.Optimizer == OptimizerAuto {
+		settled := *o
+		settled.Optimizer = OptimizerWhole
+		if in.Chunked {
+			settled.Optimizer = OptimizerChunks
+		}
+		o = &settled
+	}
 	if o.Planner == PlanAttention {
 		return planAttention(in, o)
 	}
@@ -256,7 +267,7 @@ func (s *Schedule) Plan(states []State) *policies.Plan {
 		p.Swaps = append(p.Swaps, policies.Swap{
 			Out:   policies.Action{Kind: policies.Evict, What: what, Start: start, Release: at(c.Free)},
 			In:    policies.Action{Kind: policies.Prefetch, What: what, Start: at(c.InAt), Release: at(c.InFree)},
-			Bytes: c.Bytes, Optimizer: c.Optimizer,
+			Bytes: c.Bytes, Optimizer: c.Optimizer, Chunked: c.chunked,
 		})
 	}
 	return p

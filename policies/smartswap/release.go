@@ -50,10 +50,25 @@ func (g *grid) release(chosen []*Candidate, t *stageTimes, o *Options, rate int6
 }
 
 // inOrder is the order of a plan: by operator of swap-out, larger first. Optimizer
-// states that move in chunks keep the order in which the optimizer uses them.
+// states that move in chunks come last of their operator and keep the order in
+// which the optimizer uses them.
 func inOrder(a, b *Candidate) int {
-	if a.chunked && b.chunked {
+	if c := cmp.Or(cmp.Compare(a.OutOp, b.OutOp), compareBool(a.chunked, b.chunked)); c != 0 {
+		return c
+	}
+	if a.chunked {
 		return cmp.Compare(a.Tensor, b.Tensor)
 	}
-	return cmp.Or(cmp.Compare(a.OutOp, b.OutOp), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tensor, b.Tensor))
+	return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tensor, b.Tensor))
+}
+
+// compareBool puts false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
