@@ -15,6 +15,10 @@ const (
 	psPerUs = 1_000_000
 )
 
+// maxInstant bounds instants, in ns, so that sums with durations fit: 2^61 ns are
+// 73 years.
+const maxInstant = int64(1) << 61
+
 // maxDuration bounds one task: a longer one is damage. 2^18 tasks of it stay
 // below the largest sim.Time.
 const maxDuration = 30 * sim.Second
@@ -104,7 +108,7 @@ func ReadKernels(r io.Reader, file string, list *notes.List, each func(*Kernel) 
 			Outputs: shapes(t.Text(kOutputs)), OutTypes: t.Text(kOutTypes),
 		}
 		switch {
-		case !hasStart || start < 0 || !hasDuration:
+		case !hasStart || start < 0 || start > maxInstant || !hasDuration:
 			list.Count(notes.Skipped, file, k.Line, "task without a start or a duration")
 			continue
 		case k.Duration < 0 || k.Duration > maxDuration:

@@ -14,8 +14,8 @@ const (
 	NoBytes sim.Bytes = -1
 )
 
-// maxBytes bounds one size: 2^50 bytes, far above every device.
-const maxBytes = 1 << 50
+// maxBytes bounds one size: 2^46 bytes, far above every device.
+const maxBytes = 1 << 46
 
 // Totals are the allocator's bytes at an instant; NoBytes if unknown.
 type Totals struct{ Allocated, Reserved, Active sim.Bytes }
@@ -115,7 +115,7 @@ func ReadTensors(r io.Reader, file string, list *notes.List, each func(*Tensor) 
 		switch {
 		case c.err != nil:
 			return c.err
-		case v.Bytes <= 0 || v.Bytes > maxBytes || v.Alloc < 0:
+		case v.Bytes <= 0 || v.Bytes > maxBytes || v.Alloc < 0 || v.Alloc > maxInstant || v.Release > maxInstant:
 			list.Count(notes.Skipped, file, v.Line, "tensor of no or impossible size, or without an allocation time")
 			continue
 		case v.Release != Never && v.Release < v.Alloc:

@@ -207,6 +207,10 @@ func (p *parser) skipUnless(err error) error {
 	return p.in.Skip()
 }
 
+// maxTime bounds instants and durations, in ns, so that their sums fit: 2^61 ns
+// are 73 years.
+const maxTime = int64(1) << 61
+
 // maxDevices bounds the list of devices.
 const maxDevices = 1 << 12
 
@@ -282,7 +286,7 @@ func (p *parser) event() error {
 	ev := &p.ev
 	switch {
 	case p.bad:
-		p.list.Count(notes.Skipped, p.file, ev.Line, "event with a time that is no number")
+		p.list.Count(notes.Skipped, p.file, ev.Line, "event with a time that is no number or out of range")
 		return nil
 	case ev.Phase == 0:
 		p.list.Count(notes.Skipped, p.file, ev.Line, "event without a phase")
@@ -410,7 +414,7 @@ func (p *parser) microseconds(to *int64) error {
 		return err
 	}
 	v, exact, ok := decimal.Parse(bytes.TrimSpace(s), 1000)
-	if !ok {
+	if !ok || v > maxTime || v < -maxTime {
 		p.bad = true
 		return nil
 	}

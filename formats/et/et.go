@@ -63,6 +63,7 @@ const (
 	maxTensors = 1 << 16 // of one node
 	maxField   = 1 << 50
 	maxElement = 1 << 10
+	maxReach   = 1 << 50 // bytes
 )
 
 // Read reads a graph. A node twice, a node whose parent does not exist (one
@@ -301,13 +302,14 @@ func (p *parser) values(to *[]Tensor) error {
 	if err != nil || !fits || n != 6 {
 		return err
 	}
-	if v[2] < 0 || v[3] < 0 || v[4] < 0 || v[2] > maxField || v[3] > maxField || v[4] > maxElement {
+	t := Tensor{v[0], v[1], v[2], v[3], v[4], device}
+	if v[2] < 0 || v[3] < 0 || v[4] < 0 || v[2] > maxField || v[3] > maxField || v[4] > maxElement || t.Reach() > maxReach {
 		p.list.Count(notes.Skipped, p.file, p.in.Line(), "tensor of an impossible size")
 		return nil
 	}
 	if len(*to) == maxTensors {
 		return p.in.Errorf("more than %d tensors in a node", maxTensors)
 	}
-	*to = append(*to, Tensor{v[0], v[1], v[2], v[3], v[4], device})
+	*to = append(*to, t)
 	return nil
 }

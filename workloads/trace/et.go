@@ -377,7 +377,7 @@ func modelled(n *et.Node, args []scriptArg, family hw.Family) hw.Work {
 	w := hw.Work{Kind: hw.Modelled, Family: family}
 	for _, list := range [][]et.Tensor{n.Inputs, n.Outputs} {
 		for k := range list {
-			w.Traffic += sim.Bytes(list[k].Elements * list[k].ElementBytes)
+			w.Traffic = min(w.Traffic+sim.Bytes(list[k].Elements*list[k].ElementBytes), 1<<50)
 		}
 	}
 	switch n.Name {

@@ -93,7 +93,7 @@ func (k *kineto) take(e *chrome.Event) error {
 		return fmt.Errorf("%s:%d: more than %d events", k.file, e.Line, 4*maxRecords)
 	}
 	if e.Category == chrome.Memory {
-		if e.DeviceType == 1 && e.Start != chrome.None && e.Bytes != chrome.None && e.Bytes != 0 {
+		if e.DeviceType == 1 && e.Start != chrome.None && e.Bytes != 0 && max(e.Bytes, -e.Bytes) <= int64(maxBytes) && e.Bytes != chrome.None {
 			k.memory = append(k.memory, memoryEvent{e.PID + "/" + e.TID, e.Start, e.DeviceID, e.Bytes, e.Addr, e.TotalAllocated})
 		}
 		return nil
@@ -281,7 +281,7 @@ func (k *kineto) tensors(t *timeline, device int64) {
 		if len(t.tensors) == 0 {
 			start = e.at
 		}
-		if e.total != chrome.None && e.total >= 0 {
+		if e.total >= 0 && sim.Bytes(e.total) <= maxTotalBytes {
 			totals = append(totals, tlTotal{e.at, sim.Bytes(e.total)})
 		}
 		id := e.addr

@@ -93,6 +93,9 @@ func (r *reconciler) advance(at int64) {
 	}
 }
 
+// searched is how many tensors without a release are looked at for one release.
+const searched = 4096
+
 // release ends n bytes of tensors without a release, before instant at.
 func (r *reconciler) release(n sim.Bytes, at int64) {
 	end := func(k int) {
@@ -104,11 +107,13 @@ func (r *reconciler) release(n sim.Bytes, at int64) {
 		r.lostBytes += v.bytes
 		r.open = slices.Delete(r.open, k, k+1)
 	}
-	if k := slices.IndexFunc(r.open, func(i int) bool { return r.t.tensors[i].bytes == n }); k >= 0 {
+	// The oldest are looked at, so that a long list does not cost its square.
+	oldest := r.open[:min(len(r.open), searched)]
+	if k := slices.IndexFunc(oldest, func(i int) bool { return r.t.tensors[i].bytes == n }); k >= 0 {
 		end(k)
 		return
 	}
-	for k := 0; k < len(r.open) && n > 0; {
+	for k, looked := 0, 0; k < len(r.open) && n > 0 && looked < searched; looked++ {
 		if r.t.tensors[r.open[k]].bytes <= n {
 			end(k)
 		} else {

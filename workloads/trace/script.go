@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"errors"
+
 	"smartswap/hw"
 	"smartswap/sim"
 	"smartswap/workloads"
@@ -57,6 +59,12 @@ type scriptStep struct {
 
 // write makes the program. It begins in the forward pass.
 func (c *script) write() (*workloads.Program, *workloads.Names, error) {
+	sum := sim.Bytes(0)
+	for _, s := range c.cells {
+		if sum += s.bytes; sum > maxTotalBytes {
+			return nil, nil, errors.New("more than 2^60 bytes allocated in all")
+		}
+	}
 	names := workloads.NewNames()
 	var residents []workloads.Storage
 	for _, s := range c.cells {

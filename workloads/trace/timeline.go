@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -19,6 +20,9 @@ const (
 	maxKernelTime = 30 * sim.Second
 	maxGap        = int64(30e9) // ns between two events of the host
 	maxRecords    = 1 << 23     // kernels, and tensors
+	maxTotalTime  = 1_000_000 * sim.Second
+	maxTotalBytes = sim.Bytes(1) << 60 // of all tensors ever
+	maxBytes      = sim.Bytes(1) << 46 // of one tensor
 )
 
 // never is the release of a tensor that outlives the recording.
@@ -105,6 +109,9 @@ func (t *timeline) program(rep *Report, name string, gaps bool) (*native.Trace, 
 	if len(t.kernels) > maxRecords || len(t.tensors) > maxRecords {
 		return nil, fmt.Errorf("%s: %d kernels and %d tensors; allowed: %d of each", t.file, len(t.kernels), len(t.tensors), maxRecords)
 	}
+	if err := t.bounded(); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(t.kernels, func(a, b tlKernel) int { return cmp.Compare(a.at, b.at) })
 	events := t.merge()
 	phases := t.phases()
@@ -121,6 +128,9 @@ func (t *timeline) program(rep *Report, name string, gaps bool) (*native.Trace, 
 	w.b = workloads.NewBuilder(w.names, residents)
 	w.b.Grow(len(events))
 	p, err := w.write(events)
+	if err == nil && w.total > maxTotalTime {
+		err = errors.New("the recording spans more than 10^6 s")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.file, err)
 	}
@@ -149,6 +159,24 @@ func (t *timeline) sane(rep *Report) {
 	if long > 0 {
 		rep.note(Skipped, t.file, "%d kernels of less than 0 or more than 30 s", long)
 	}
+}
+
+// bounded refuses totals that no recording has, so that no sum of times or sizes
+// leaves an int64 later.
+func (t *timeline) bounded() error {
+	busy, bytes := sim.Time(0), t.base
+	for i := range t.kernels {
+		busy += t.kernels[i].time
+	}
+	for i := range t.tensors {
+		if bytes += t.tensors[i].bytes; bytes > maxTotalBytes {
+			return fmt.Errorf("%s: more than 2^60 bytes allocated in all", t.file)
+		}
+	}
+	if busy > maxTotalTime {
+		return fmt.Errorf("%s: kernels of more than 10^6 s in all", t.file)
+	}
+	return nil
 }
 
 func (t *timeline) merge() []tlEvent {
@@ -271,6 +299,7 @@ type tlWriter struct {
 	last   int64 // instant of the last operator
 
 	saved, unused, open, cut int // for the report
+	total                    sim.Time
 }
 
 func (w *tlWriter) write(events []tlEvent) (*workloads.Program, error) {
@@ -384,7 +413,9 @@ func (w *tlWriter) host(at int64) sim.Time {
 		w.cut++
 		return 1
 	}
-	return max(1, sim.Time(gap)*sim.Nanosecond)
+	time := max(1, sim.Time(gap)*sim.Nanosecond)
+	w.total = min(w.total+time, maxTotalTime+1)
+	return time
 }
 
 // enter writes the marks before kernel i and returns the open phase.
