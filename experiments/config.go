@@ -24,7 +24,7 @@ type Config struct {
 	Name  string // of the result folder
 	Title string
 	// CompareWith names the strategy whose iteration time others are held
-	// against: column overhead_percent.
+	// against, unless they name their own: column overhead_percent.
 	CompareWith string
 
 	Columns    []Column
@@ -114,6 +114,8 @@ type Strategy struct {
 	// Set overrides keys of the set-up for this strategy alone, such as
 	// executor.streams.
 	Set map[string]any
+	// CompareWith replaces the file's for this strategy.
+	CompareWith string
 	// Ideal runs with unbounded HBM: the speed of which swapping is a part.
 	Ideal bool
 }
@@ -239,6 +241,7 @@ func (s *Strategy) fields() []field {
 		{key: "zero", set: integer(&s.ZeRO, 1, 3)},
 		{key: "recompute", set: texts(&s.Recompute)},
 		{key: "micro_batch", set: integers(&s.MicroBatch, 1, maxBatch)},
+		{key: "compare_with", set: text(&s.CompareWith)},
 		{key: "set", free: &s.Set},
 		{key: "ideal", set: flag(&s.Ideal)},
 	}

@@ -39,28 +39,45 @@ func (c *Config) figure(spec *FigureSpec, cells []*CellResult) (drawing, bool) {
 	return l, len(l.Panels) > 0
 }
 
-// barFigure has a panel per combination of axis values, in the order of the file.
+// barFigure has a panel per combination of axis values, in the order of the
+// file.
 func (c *Config) barFigure(spec *FigureSpec, cells []*CellResult) *paper.Bars {
 	b := &paper.Bars{YLabel: heading(spec.Value), Series: c.strategyNames()}
-	for _, group := range groups(cells) {
-		title := strings.Join(group[0].Cell.Axes, ", ")
+	var columns []string
+	for _, cell := range cells {
+		if !slices.Contains(columns, cell.Cell.Column) {
+			columns = append(columns, cell.Cell.Column)
+		}
+	}
+	groupNames := columns
+	if spec.Bars == "column" {
+		groupNames, b.Series = b.Series, columns
+	}
+	for _, cell := range cells {
+		title := strings.Join(cell.Cell.Axes, ", ")
 		i := slices.IndexFunc(b.Panels, func(p paper.Panel) bool { return p.Title == title })
 		if i < 0 {
 			i = len(b.Panels)
-			b.Panels = append(b.Panels, paper.Panel{Title: title, Absent: "OOM"})
+			b.Panels = append(b.Panels, paper.Panel{Title: title, Groups: groupNames, Values: absent(len(groupNames), len(b.Series)), Absent: "OOM"})
 		}
-		p := &b.Panels[i]
-		p.Groups = append(p.Groups, group[0].Cell.Column)
-		values := make([]float64, len(group))
-		for s, cell := range group {
-			values[s] = math.NaN()
-			if v, ok := valueOf(cell, spec.Value); ok {
-				values[s] = v.Number()
-			}
+		group, bar := cell.Cell.Column, cell.Cell.Strategy
+		if spec.Bars == "column" {
+			group, bar = bar, group
 		}
-		p.Values = append(p.Values, values)
+		if v, ok := valueOf(cell, spec.Value); ok {
+			b.Panels[i].Values[slices.Index(groupNames, group)][slices.Index(b.Series, bar)] = v.Number()
+		}
 	}
 	return b
+}
+
+// absent is a table of missing values.
+func absent(rows, columns int) [][]float64 {
+	table := make([][]float64, rows)
+	for i := range table {
+		table[i] = slices.Repeat([]float64{math.NaN()}, columns)
+	}
+	return table
 }
 
 // sample is one value for a figure of lines: where it was seen, by dimension

@@ -342,15 +342,19 @@ func representative(c *CellResult) *Result {
 func (c *Config) attachBaselines(cells []*CellResult) {
 	finished := slices.DeleteFunc(slices.Clone(cells), func(cell *CellResult) bool { return cell == nil })
 	for _, group := range groups(finished) {
-		var baseline *Outcome
+		best := map[string]*Outcome{}
 		for _, cell := range group {
-			if cell.Cell.Strategy == c.CompareWith && cell.Best >= 0 {
-				baseline = &cell.Results[cell.Best].Outcome
+			if cell.Best >= 0 {
+				best[cell.Cell.Strategy] = &cell.Results[cell.Best].Outcome
 			}
 		}
 		for _, cell := range group {
+			with := c.CompareWith
+			if own := c.Strategies[cell.Cell.strategy].CompareWith; own != "" {
+				with = own
+			}
 			if cell.Best >= 0 {
-				cell.Results[cell.Best].Baseline = baseline
+				cell.Results[cell.Best].Baseline = best[with]
 			}
 		}
 	}

@@ -26,8 +26,9 @@ type TableSpec struct {
 // FigureSpec asks for a figure of Value, a column of rows.csv, or of what a
 // Claim compares.
 //
-// Without X it is grouped bars: groups are columns, bars are strategies, panels
-// are the combinations of axis values. With X it is lines over an axis, over a
+// Without X it is grouped bars: groups are columns, bars are strategies, or the
+// other way round if Bars is "column"; panels are the combinations of axis
+// values. With X it is lines over an axis, over a
 // column of rows.csv, or over "iteration" (then Value is a column of
 // iterations.csv); what Lines names, "strategy", "column" or an axis, tells the
 // lines of a panel apart, and everything else the panels.
@@ -35,6 +36,7 @@ type FigureSpec struct {
 	Name, Title string
 	Value       string
 	Claim       string
+	Bars        string
 	X           string
 	LogX        bool
 	Lines       string
@@ -77,6 +79,7 @@ func (f *FigureSpec) fields() []field {
 		{key: "title", set: text(&f.Title)},
 		{key: "value", set: text(&f.Value)},
 		{key: "claim", set: text(&f.Claim)},
+		{key: "bars", set: choice(&f.Bars, "strategy", "column")},
 		{key: "x", set: text(&f.X)},
 		{key: "log_x", set: flag(&f.LogX)},
 		{key: "lines", set: text(&f.Lines)},
@@ -103,8 +106,13 @@ func (c *ClaimSpec) fields() []field {
 
 // checkReports checks what tables, figures and claims refer to.
 func (c *Config) checkReports() error {
-	if c.CompareWith != "" && !slices.Contains(c.strategyNames(), c.CompareWith) {
-		return &keyError{"compare_with", fmt.Sprintf(" = %q: no such strategy; nearest is %q", c.CompareWith, nearest.Name(c.CompareWith, c.strategyNames()))}
+	if err := c.checkStrategy("compare_with", c.CompareWith); err != nil {
+		return err
+	}
+	for i := range c.Strategies {
+		if err := c.checkStrategy(fmt.Sprintf("strategy[%d].compare_with", i), c.Strategies[i].CompareWith); err != nil {
+			return err
+		}
 	}
 	names := map[string]string{} // file name -> who writes it
 	own := func(path, name string) error {
@@ -136,6 +144,14 @@ func (c *Config) checkReports() error {
 		if err := own(path, c.Figures[i].Name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkStrategy refuses a name that no strategy has; "" names none.
+func (c *Config) checkStrategy(path, name string) error {
+	if names := c.strategyNames(); name != "" && !slices.Contains(names, name) {
+		return &keyError{path, fmt.Sprintf(" = %q: no such strategy; nearest is %q", name, nearest.Name(name, names))}
 	}
 	return nil
 }
@@ -196,6 +212,9 @@ func (c *Config) checkFigure(path string, f *FigureSpec) error {
 			return &keyError{path + ".x", ": missing; want what the lines run over"}
 		}
 		return c.checkWhere(path, f.Where)
+	}
+	if f.Bars != "" {
+		return &keyError{path + ".bars", fmt.Sprintf(" = %q: this figure has lines, since x is set", f.Bars)}
 	}
 	axes := c.axisKeys()
 	switch i := slices.Index(axes, f.X); {

@@ -28,8 +28,8 @@ type Bars struct {
 type Panel struct {
 	Title  string
 	Groups []string
-	// Values[g][s] is the height of series s in group g, at least 0. NaN
-	// draws Absent in place of a bar.
+	// Values[g][s] is the height of series s in group g; below 0, the bar
+	// hangs. NaN draws Absent in place of a bar.
 	Values [][]float64
 	Absent string
 }
@@ -48,8 +48,8 @@ func (b *Bars) Validate() error {
 				return fmt.Errorf("paper: panel %q, group %q has %d values, want %d", p.Title, p.Groups[g], len(values), len(b.Series))
 			}
 			for _, v := range values {
-				if v < 0 || math.IsInf(v, 0) {
-					return fmt.Errorf("paper: panel %q, group %q has value %g, want a finite height of at least 0", p.Title, p.Groups[g], v)
+				if math.IsInf(v, 0) {
+					return fmt.Errorf("paper: panel %q, group %q has value %g, want a finite height", p.Title, p.Groups[g], v)
 				}
 			}
 		}
@@ -69,63 +69,74 @@ func (b *Bars) PNG(w io.Writer) error { return write(w, b, png) }
 // sheet implements drawing: one panel below the other.
 func (b *Bars) sheet() *sheet {
 	s := &sheet{title: b.Title, series: b.Series, swatch: barSwatch, across: 1, height: panelHeight}
-	top := b.top()
+	low, high := b.extent()
 	for i := range b.Panels {
-		s.panels = append(s.panels, b.plot(&b.Panels[i], top))
+		s.panels = append(s.panels, b.plot(&b.Panels[i], low, high))
+	}
+	for i := range b.Panels {
+		if _, turned := labels(b.Panels[i].Groups); turned {
+			s.height = tallPanel
+		}
 	}
 	return s
 }
 
-// top is the common upper end of the value axes.
-func (b *Bars) top() float64 {
-	top := 0.0
+// extent is the common range of the value axes: 0 is in it.
+func (b *Bars) extent() (low, high float64) {
 	for _, p := range b.Panels {
 		for _, values := range p.Values {
 			for _, v := range values {
-				if v > top { // false for NaN
-					top = v
+				if !math.IsNaN(v) {
+					low, high = min(low, v), max(high, v)
 				}
 			}
 		}
 	}
-	if top == 0 {
-		return 1
+	if low == high {
+		return 0, 1
 	}
-	return top * 1.05
+	return low * 1.05, high * 1.05
 }
 
-func (b *Bars) plot(p *Panel, top float64) *plot.Plot {
+func (b *Bars) plot(p *Panel, low, high float64) *plot.Plot {
 	pl := newPanel(p.Title, b.YLabel)
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = nil
 	grid.Horizontal.Color = color.Gray{0xDD}
 	pl.Add(grid, &groupedBars{p})
-	pl.NominalX(wrapped(p.Groups)...)
+	names, turned := labels(p.Groups)
+	if turned {
+		pl.X.Tick.Label.Rotation = math.Pi / 2
+		pl.X.Tick.Label.XAlign, pl.X.Tick.Label.YAlign = text.XRight, text.YCenter
+	}
+	pl.NominalX(names...)
 	pl.X.Tick.Label.Font.Size = textSize
 	pl.X.Min, pl.X.Max = -0.5, float64(len(p.Groups))-0.5
-	pl.Y.Min, pl.Y.Max = 0, top
+	pl.Y.Min, pl.Y.Max = low, high
 	return pl
 }
 
-// wrapped breaks group names at their last space when they would run into each
-// other on one line.
-func wrapped(groups []string) []string {
+// labels are group names that do not run into each other: broken at their last
+// space when they would on one line, and turned when they still would.
+func labels(groups []string) (names []string, turned bool) {
 	const room = 130 // letters of textSize across figureWidth
 	letters := 0
 	for _, g := range groups {
 		letters += len(g) + 2
 	}
-	if letters <= room {
-		return groups
+	switch {
+	case letters <= room:
+		return groups, false
+	case letters > 2*room:
+		return groups, true
 	}
-	names := make([]string, len(groups))
-	for i, g := range groups {
+	for _, g := range groups {
 		if at := strings.LastIndexByte(g, ' '); at > 0 {
 			g = g[:at] + "\n" + g[at+1:]
 		}
-		names[i] = g
+		names = append(names, g)
 	}
-	return names
+	return names, false
 }
 
 // groupedBars draws a panel in data coordinates: group g is centred at x = g

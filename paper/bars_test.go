@@ -58,7 +58,6 @@ func TestBarsValidate(t *testing.T) {
 		"no group":      func(b *Bars) { b.Panels[0].Groups = nil },
 		"missing group": func(b *Bars) { b.Panels[0].Values = b.Panels[0].Values[:1] },
 		"missing value": func(b *Bars) { b.Panels[1].Values[0] = []float64{1} },
-		"negative":      func(b *Bars) { b.Panels[1].Values[0][0] = -1 },
 		"infinite":      func(b *Bars) { b.Panels[1].Values[0][0] = math.Inf(1) },
 	} {
 		b := figure()
@@ -69,5 +68,38 @@ func TestBarsValidate(t *testing.T) {
 	}
 	if err := figure().Validate(); err != nil {
 		t.Errorf("a sound figure was refused: %v", err)
+	}
+}
+
+// Bars below 0 hang, and 0 stays in sight.
+func TestBarsBelowZero(t *testing.T) {
+	b := figure()
+	b.Panels[1].Values[0][0] = -4
+	if low, high := b.extent(); math.Abs(low+4.2) > 1e-12 || math.Abs(high-12.6) > 1e-12 {
+		t.Errorf("range %g to %g, want -4.2 to 12.6", low, high)
+	}
+	if err := b.SVG(io.Discard); err != nil {
+		t.Error(err)
+	}
+	b.Panels = []Panel{{Groups: []string{"a"}, Values: [][]float64{{0, 0, math.NaN()}}}}
+	if low, high := b.extent(); low != 0 || high != 1 {
+		t.Errorf("range %g to %g of nothing but zeros", low, high)
+	}
+}
+
+func TestBarsTurnManyNames(t *testing.T) {
+	for n, want := range map[int]bool{3: false, 12: false, 30: true} {
+		b := figure()
+		b.Panels = []Panel{{}}
+		for range n {
+			b.Panels[0].Groups = append(b.Panels[0].Groups, "a longer name")
+			b.Panels[0].Values = append(b.Panels[0].Values, []float64{1, 2, 3})
+		}
+		if _, turned := labels(b.Panels[0].Groups); turned != want {
+			t.Errorf("%d names: turned %v", n, turned)
+		}
+		if err := b.SVG(io.Discard); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 const (
 	figureWidth = 18 * vg.Centimeter
 	panelHeight = 5 * vg.Centimeter
+	tallPanel   = 8 * vg.Centimeter // with group names turned
 	smallPanel  = 4 * vg.Centimeter // of many
 	legendSpace = 0.8 * vg.Centimeter
 	titleSize   = vg.Length(9)
