@@ -3,7 +3,8 @@ package alloc
 import (
 	"fmt"
 	"strings"
-	"testing"
+
+	"pgregory.net/rapid"
 
 	"smartswap/sim"
 )
@@ -78,7 +79,7 @@ func collectAt(t float64) func(*Options) {
 }
 func largeSegment(mb int64) func(*Options) { return func(o *Options) { o.LargeSegmentSizeMB = mb } }
 func backendBytes(o *Options)              { o.Backend = BackendBytes }
-func mustNew(t testing.TB, o Options, capacity sim.Bytes, env Env) inspectable {
+func mustNew(t rapid.TB, o Options, capacity sim.Bytes, env Env) inspectable {
 	t.Helper()
 	a, err := New(o, capacity, env)
 	if err != nil {
@@ -88,7 +89,7 @@ func mustNew(t testing.TB, o Options, capacity sim.Bytes, env Env) inspectable {
 }
 
 // mustMalloc fails the test if the allocator does.
-func mustMalloc(t testing.TB, a Allocator, size sim.Bytes, s Stream) Block {
+func mustMalloc(t rapid.TB, a Allocator, size sim.Bytes, s Stream) Block {
 	t.Helper()
 	b, err := a.Malloc(size, s)
 	if err != nil {
