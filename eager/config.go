@@ -41,6 +41,8 @@ type Config struct {
 	Layers int
 	// Checks turns the invariants on; they slow a run down about tenfold.
 	Checks bool
+	// Observers watch the run.
+	Observers []Observer
 	// Limits end a run that does not end by itself.
 	Limits sim.Limits
 	// Fingerprint hashes the event history.

@@ -133,12 +133,15 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 		return nil, err
 	}
 	r.recorder = profilers.NewRecorder(r.names, cfg.Layers)
-	var watch swap.Watcher
+	var watch watchers
 	if cfg.Checks {
 		r.check = check.NewMemory(i, r.mem, j.eng.Now, j.violate)
-		watch = r.check
+		watch = append(watch, r.check)
 	}
-	r.x = swap.New(cfg.Executor, r.costs, r.dev, r.mem, r.pool, r, watch, r.recorder.Swap)
+	if r.obs = newObservation(r, d.Devices); r.obs != nil {
+		watch = append(watch, r.obs)
+	}
+	r.x = swap.New(cfg.Executor, r.costs, r.dev, r.mem, r.pool, r, watch.watcher(), r.swapped)
 	r.level = policies.Full
 	if r.needs.Fields == 0 {
 		r.level = policies.Off

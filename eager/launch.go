@@ -38,6 +38,9 @@ func (q *queue) push(it item) {
 // Push issues a command: it gets its event now and reaches the device when the
 // step's host time has been paid.
 func (r *rank) Push(s stream.ID, c stream.Command) stream.Event {
+	if r.obs != nil {
+		r.obs.pushed(s, &c)
+	}
 	r.step.push(item{s, c})
 	return r.dev.Issue(s)
 }
@@ -88,6 +91,9 @@ func (r *rank) launchNext() {
 	if k := r.tasks.front().c.Kind; k == stream.WaitFor || k == stream.Marker {
 		cost = r.costs.EventRecord
 	}
+	if r.obs != nil {
+		r.obs.launching(cost)
+	}
 	r.eng.After(cost, sim.PrioLaunch, r.self, launchStep)
 }
 
@@ -97,6 +103,9 @@ func (r *rank) launch() {
 	if r.full(it.s) {
 		r.dev.AwaitSlot(it.s, r.self, launchStep)
 		return
+	}
+	if r.obs != nil {
+		r.obs.launched(it.s, &it.c)
 	}
 	r.dev.Enqueue(it.s, it.c)
 	r.tasks.pop()

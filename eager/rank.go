@@ -52,6 +52,7 @@ type rank struct {
 	pool  *alloc.Pinned
 	x     *swap.Executor
 	check *check.Memory // nil without checks
+	obs   *observation  // nil without observers
 
 	policy   policies.Policy
 	needs    policies.Needs
@@ -135,6 +136,9 @@ func (r *rank) Handle(arg uint32, _ sim.Stamp) {
 		r.launch()
 		return
 	}
+	if r.obs != nil {
+		r.obs.resume()
+	}
 	if r.waiting {
 		r.waiting = false
 		r.host.Wait[r.cause] += r.eng.Now() - r.since
@@ -145,6 +149,9 @@ func (r *rank) Handle(arg uint32, _ sim.Stamp) {
 // waitHost books what follows as waiting for cause.
 func (r *rank) waitHost(c HostCause) {
 	r.waiting, r.cause, r.since = true, c, r.eng.Now()
+	if r.obs != nil {
+		r.obs.pause(true, c)
+	}
 }
 
 // await makes the thread pay, hand its commands over, and wait for events.
@@ -167,6 +174,9 @@ func (r *rank) run() {
 			if c := r.cost; c > 0 {
 				r.cost = 0
 				r.host.Busy += c
+				if r.obs != nil {
+					r.obs.pause(false, 0)
+				}
 				r.eng.After(c, sim.PrioHost, r.self, hostWake)
 				return
 			}
@@ -219,6 +229,7 @@ func (r *rank) run() {
 func (r *rank) bear() {
 	for ; r.next < r.residents; r.next++ {
 		s := r.storages[r.next]
+		r.about(s)
 		b, v := r.allocate(s.Bytes, true)
 		if v != granted {
 			return
@@ -340,6 +351,7 @@ func (r *rank) bring() {
 				}
 			}
 			if !s.OnDevice() { // a Miss handler may have brought it
+				r.about(s)
 				b, v := r.allocate(s.Bytes, true)
 				if v != granted {
 					return
@@ -359,6 +371,7 @@ func (r *rank) bring() {
 		}
 	}
 	if in.Scratch > 0 && r.scratch == alloc.NoBlock {
+		r.about(nil)
 		b, v := r.allocate(in.Scratch, true)
 		if v != granted {
 			return
@@ -523,6 +536,7 @@ func (r *rank) prefetch() {
 		d := r.due[0]
 		if d.Wanted() {
 			if guard {
+				r.about(d.Storage)
 				b, v := r.allocate(d.Storage.Bytes, true)
 				if v != granted {
 					return
@@ -548,6 +562,7 @@ func (r *rank) early(d swap.Due) bool {
 	if !r.fits.Fits(d.Storage.Bytes, 0) {
 		return false
 	}
+	r.about(d.Storage)
 	b, err := r.mem.Malloc(d.Storage.Bytes, 0)
 	r.payAllocator()
 	if err != nil {
@@ -730,12 +745,18 @@ func (r *rank) Started(_ *stream.Device, s stream.ID, c *stream.Command) {
 	if r.check != nil {
 		r.check.Started(s, c)
 	}
+	if r.obs != nil {
+		r.obs.started(s, c)
+	}
 }
 
 // Retired tells the job when an iteration has ended on the device.
 func (r *rank) Retired(_ *stream.Device, s stream.ID, c *stream.Command) {
 	if r.check != nil {
 		r.check.Retired(s, c)
+	}
+	if r.obs != nil {
+		r.obs.retired(s, c)
 	}
 	switch {
 	case c.Kind == stream.Marker && c.Tag < 0:

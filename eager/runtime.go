@@ -70,6 +70,7 @@ func (r *rank) Do(a policies.Action) policies.Outcome {
 		if !r.fits.Fits(s.Bytes, 0) {
 			return policies.NoRoom
 		}
+		r.about(s)
 		b, err := r.mem.Malloc(s.Bytes, 0)
 		r.payAllocator()
 		if err != nil {
