@@ -71,8 +71,8 @@ type Outcome struct {
 	HostBusy sim.Time // dispatching thread, per iteration of the whole run, mean over ranks
 	// OutByType splits OutBytes by what the runtime can tell about tensors.
 	OutByType [profilers.NumTensorTypes]sim.Bytes
-	// First and Last are the peaks of the first and the last simulated rank:
-	// of the first and last pipeline stage.
+	// First and Last are the peaks of the first and the last simulated rank,
+	// of the first and last pipeline stage, over the counted iterations.
 	First, Last Peaks
 	// Detection is how well the policy of rank 0 noticed changes of the
 	// sequence, by its own notes; only with Setup.Series, nil if it keeps none.
@@ -85,7 +85,7 @@ type Outcome struct {
 	Fingerprint uint64
 }
 
-// Peaks are those of one rank over the run.
+// Peaks are those of one rank over the counted iterations.
 type Peaks struct{ Allocated, Reserved sim.Bytes }
 
 // OOM is why a run ended early.

@@ -571,7 +571,7 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 
 // peaks are those of one rank.
 func peaks(r *eager.RankReport) Peaks {
-	return Peaks{sim.Bytes(r.Memory.Allocated.Peak), sim.Bytes(r.Memory.Reserved.Peak)}
+	return Peaks{sim.Bytes(r.Steady.Allocated.Peak), sim.Bytes(r.Steady.Reserved.Peak)}
 }
 
 // trace reads the trace that a point names, once: a workload serves many runs.
