@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -54,6 +55,22 @@ func openAscend(rep *Report, path string, opt Options) (*native.Trace, error) {
 	a.steps(filepath.Join(filepath.Dir(kernels), "step_trace_time.csv"))
 	rep.note(Inferred, kernels, "when the host launched a kernel: when the device started it")
 	return a.t.program(rep, a.name(kernels), !opt.NoGaps)
+}
+
+// openAscendMemory refuses a memory table without its kernels: first for what is
+// wrong inside it, if anything is.
+func openAscendMemory(rep *Report, path string, opt Options) (*native.Trace, error) {
+	err := readFile(rep, path, opt, func(r io.Reader, name string) error {
+		start := bufio.NewReader(r)
+		if head, _ := start.Peek(len("Component")); string(head) == "Component" {
+			return ascend.ReadSamples(start, name, &rep.list, func(*ascend.Sample) error { return nil })
+		}
+		return ascend.ReadTensors(start, name, &rep.list, func(*ascend.Tensor) error { return nil })
+	})
+	if err == nil {
+		err = fmt.Errorf("%s: a memory table alone is no workload; open the folder with its kernel_details.csv", path)
+	}
+	return nil, err
 }
 
 // ascendReader gathers the timeline of a profile.

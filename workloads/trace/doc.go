@@ -6,6 +6,23 @@
 //
 // # Where to start reading
 //
-//	trace.go   Open, Options, Report; Export
-//	g10.go     kernel times and networks of the G10 simulator
+//	trace.go     Open, Options, Report, how a format is told; Export
+//
+// Formats that tell which operator uses which tensor:
+//
+//	g10.go       kernel times and networks of the G10 simulator
+//	dtr.go       operator logs of DTR
+//	et.go        ExecutionTraces of PyTorch, alone or paired with a Kineto trace
+//	script.go    what dtr.go and et.go write: a program before storages are numbered
+//
+// Formats that tell when kernels ran and memory was allocated:
+//
+//	ascend.go    profiles of torch_npu
+//	kineto.go    Chrome traces of Kineto and its kin
+//	timeline.go  both become a program here: one order, inferred uses
+//	reconcile.go lost releases, found by the allocator's own totals
+//
+// And graphs without memory:
+//
+//	chakra.go    Chakra
 package trace

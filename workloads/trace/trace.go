@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"smartswap/formats/native"
@@ -61,11 +62,17 @@ type Note = notes.Note
 
 // Report tells how a file became a workload.
 type Report struct {
-	Format string   // the name of the format, such as "native" or "g10"
+	Format string   // native, g10, ascend, dtr, chrome, et or chakra
 	Files  []string // that were read, the main one first
 	Notes  []Note
 
 	list notes.List // becomes Notes when Open returns
+}
+
+// Has says whether anything of a kind was noted: results of a workload with
+// Inferred notes are to be labelled so.
+func (r *Report) Has(kind Kind) bool {
+	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == kind })
 }
 
 func (r *Report) note(kind Kind, where, format string, args ...any) {
@@ -108,6 +115,7 @@ var (
 	nativeFormat = format{"native", "begins with \"smartswap-trace\"", openNative}
 	g10Format    = format{"g10", "kernel times of G10: begins with a line such as \"0000 2.5 ms\"", openG10}
 	ascendFormat = format{"ascend", "a folder with ASCEND_PROFILER_OUTPUT, or a kernel_details.csv", openAscend}
+	ascendMemory = format{"ascend", "", openAscendMemory}
 	dtrFormat    = format{"dtr", "an operator log of DTR: lines such as {\"INSTRUCTION\": \"CALL\", …}", openDTR}
 	chromeFormat = format{"chrome", "a trace of Kineto or trace_view.json: an object with \"traceEvents\", or a list of events", openChrome}
 	etFormat     = format{"et", "an ExecutionTrace of PyTorch: an object with \"schema\" and \"nodes\"", openET}
@@ -143,7 +151,7 @@ func sniff(path string, opt Options) (f format, err error) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if len(start) == 0 {
-			return fmt.Errorf("%s:1: the file is empty: unknown format; allowed: %s", path, allowed())
+			return fmt.Errorf("%s:1: the file is empty", path)
 		}
 		if start, err = in.Peek(sniffed); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", path, err)
@@ -172,6 +180,8 @@ func sniffBytes(start []byte) (format, bool) {
 		return g10Format, true
 	case bytes.Contains(line, []byte("Start Time(us)")) && bytes.Contains(line, []byte("Duration(us)")):
 		return ascendFormat, true
+	case bytes.HasPrefix(line, []byte("Component,Timestamp(us)")), bytes.Contains(line, []byte("Size(KB),Allocation Time(us)")):
+		return ascendMemory, true
 	case bytes.Contains(line, []byte(`"INSTRUCTION"`)):
 		return dtrFormat, true
 	}

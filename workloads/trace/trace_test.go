@@ -313,7 +313,7 @@ func TestBadFiles(t *testing.T) {
 		want string
 	}{
 		"missing":           {"testdata/none", trace.Options{}, "no such file"},
-		"empty":             {make("empty", ""), trace.Options{}, "the file is empty: unknown format; allowed: native"},
+		"empty":             {make("empty", ""), trace.Options{}, "empty:1: the file is empty"},
 		"unknown":           {make("unknown", "{\"events\": []}"), trace.Options{}, "unknown format"},
 		"truncated times":   {make("cudnn64.txt", strings.Join(lines[:10], "")), trace.Options{}, "10 kernel times, but the network has 19 kernels"},
 		"cut line":          {make("cudnn65.txt", strings.Join(lines[:10], "")+"0010 1."), trace.Options{}, "cudnn65.txt:11: "},
