@@ -71,6 +71,13 @@ func TestNPU(t *testing.T) {
 	}
 }
 
+func TestTail(t *testing.T) {
+	var list notes.List
+	if _, _, err := read(strings.NewReader("[]\n x"), "f", &list); err != nil || fmt.Sprint(list.All()) != "[f:2: skipped: what follows the end of the trace]" {
+		t.Errorf("%v, %v", list.All(), err)
+	}
+}
+
 // A trace whose profiler was killed, in the spelling of older years.
 func TestKilled(t *testing.T) {
 	var list notes.List

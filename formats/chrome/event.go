@@ -139,6 +139,11 @@ func Read(r io.Reader, file string, list *notes.List, each func(*Event) error) (
 	if p.head.Truncated {
 		return p.head, nil
 	}
+	if err == nil {
+		if k, after := in.Kind(); after != nil || k != jsons.End {
+			list.Add(notes.Skipped, fmt.Sprintf("%s:%d", file, in.Line()), "what follows the end of the trace")
+		}
+	}
 	if err == nil && !p.found {
 		err = fmt.Errorf("%s: no \"traceEvents\" in the file; it is no trace", file)
 	}

@@ -17,15 +17,18 @@ import (
 	"smartswap/workloads"
 )
 
+// ascendOutput is the folder that the profiler puts its tables in.
+const ascendOutput = "ASCEND_PROFILER_OUTPUT"
+
 // ascendTables finds the folder with the tables of a profile: dir itself, or the
 // ASCEND_PROFILER_OUTPUT in it.
 func ascendTables(dir string) (string, error) {
-	for _, d := range []string{dir, filepath.Join(dir, "ASCEND_PROFILER_OUTPUT")} {
+	for _, d := range []string{dir, filepath.Join(dir, ascendOutput)} {
 		if _, err := os.Stat(filepath.Join(d, "kernel_details.csv")); err == nil {
 			return d, nil
 		}
 	}
-	return "", fmt.Errorf("%s: no kernel_details.csv; allowed: an ASCEND_PROFILER_OUTPUT folder or the one above it", dir)
+	return "", fmt.Errorf("%s: no kernel_details.csv; allowed: a folder %s with tables as text (the SQLite form is not read), or the one above it", dir, ascendOutput)
 }
 
 // openAscend reads a profile of torch_npu: kernel_details.csv, and beside it
@@ -242,7 +245,7 @@ func readOptional(rep *Report, path string, opt Options, read func(io.Reader, st
 // name labels the workload by the folder of the profile.
 func (a *ascendReader) name(kernels string) string {
 	dir := filepath.Dir(kernels)
-	if filepath.Base(dir) == "ASCEND_PROFILER_OUTPUT" {
+	if filepath.Base(dir) == ascendOutput {
 		dir = filepath.Dir(dir)
 	}
 	name := filepath.Base(dir)

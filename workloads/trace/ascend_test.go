@@ -169,6 +169,17 @@ func TestAscendRank0(t *testing.T) {
 	}
 }
 
+// A profile in SQLite alone is told so.
+func TestAscendSQLite(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ASCEND_PROFILER_OUTPUT", "analysis.db"), "SQLite format 3")
+	for _, path := range []string{dir, filepath.Join(dir, "ASCEND_PROFILER_OUTPUT")} {
+		if _, _, err := trace.Open(path, trace.Options{}); err == nil || !strings.Contains(err.Error(), "the SQLite form is not read") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 func TestAscendOthers(t *testing.T) {
 	const alexNetPeak = 1187*sim.MiB + 1_029_120 // 1,187.9814453125 MiB
 	for path, want := range map[string]sim.Bytes{

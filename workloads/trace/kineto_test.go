@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +62,23 @@ func TestSmallKineto(t *testing.T) {
 		w, _ := open(t, smallKineto, trace.Options{})
 		return w
 	})
+}
+
+// A packed trace that was cut off is refused, with the file.
+func TestCutArchive(t *testing.T) {
+	packed := filepath.Join(t.TempDir(), "cut.json.gz")
+	pack(t, smallKineto, packed)
+	text, err := os.ReadFile(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{5, 15, 200, len(text) - 20} {
+		write(t, packed, string(text[:n]))
+		_, _, err := trace.Open(packed, trace.Options{})
+		if err == nil || !strings.Contains(err.Error(), "cut.json.gz") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%d bytes: error %v", n, err)
+		}
+	}
 }
 
 // Every real trace: the number of kernels, copies and fills, and the peak that

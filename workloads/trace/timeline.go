@@ -502,7 +502,7 @@ func familyByName(name string) hw.Family {
 		return hw.OptimizerStep
 	case has("attention", "flash"):
 		return pick(hw.Attention, hw.AttentionGrad)
-	case has("gemm", "matmul", "cutlass", "conv", "cublas", "addmm", "bmm", "::mm", "linear"):
+	case has("gemm", "matmul", "cutlass", "conv", "cublas", "addmm", "bmm", "::mm", "linear") || strings.HasPrefix(name, "mm"):
 		return hw.MatMul
 	case has("softmax", "crossentropy", "cross_entropy", "nll"):
 		return hw.Softmax

@@ -134,7 +134,9 @@ func allowed() string {
 
 // folder is the format of a folder.
 func folder(path string) format {
-	if _, err := ascendTables(path); err == nil {
+	_, tables := ascendTables(path)
+	_, output := os.Stat(filepath.Join(path, ascendOutput))
+	if tables == nil || output == nil || filepath.Base(path) == ascendOutput {
 		return ascendFormat
 	}
 	return g10Format

@@ -183,6 +183,36 @@ func TestSmall(t *testing.T) {
 	}
 }
 
+// What the small files of the other formats become, as native files. The tests of
+// each format check the sums beside them.
+func TestGolden(t *testing.T) {
+	for name, path := range map[string]string{"ascend": smallAscend(t), "dtr": smallDTR, "kineto": smallKineto, "et": smallET, "chakra": smallChakra} {
+		w, _ := open(t, path, trace.Options{})
+		golden := filepath.Join("testdata", name+".trace")
+		got := native1(t, w)
+		if *regen {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+		copied := filepath.Join(t.TempDir(), "copy.trace")
+		if err := trace.Export(copied, w, 1); err != nil {
+			t.Fatal(err)
+		}
+		again, _ := open(t, copied, trace.Options{})
+		if native1(t, again) != got {
+			t.Errorf("%s: the export is another workload", name)
+		}
+	}
+}
+
 // A folder and a network, and files in other places, give the same workload.
 func TestOtherWaysToOpen(t *testing.T) {
 	w, _ := open(t, small, trace.Options{})
