@@ -183,9 +183,16 @@ func (j *job) prepare(p *workloads.Program) *prepared {
 		}
 		w.commands[i] = c
 	}
+	if len(j.prepared) >= preparedLimit {
+		clear(j.prepared)
+	}
 	j.prepared[p] = w
 	return w
 }
+
+// preparedLimit bounds what a run remembers of programs, which may be new in
+// every iteration; a forgotten one is worked out again.
+const preparedLimit = 64
 
 // group numbers the members of a collective or transfer.
 func (j *job) group(k *workloads.Kernel) int32 {
