@@ -130,6 +130,9 @@ func (a *ascendReader) kernels(path string) error {
 	if len(a.t.kernels) == 0 && a.opt.Step != "" {
 		return fmt.Errorf("%s: step %q; allowed: %s", path, a.opt.Step, strings.Join(a.numbers, " "))
 	}
+	if len(a.numbers) > 1 && a.opt.Step == "" {
+		a.rep.note(Inferred, path, "%d profiled steps are one iteration; choose one as the step", len(a.numbers))
+	}
 	if others > 0 {
 		a.rep.note(Inferred, path, "kernels of %d other streams run on the compute stream", others)
 	}

@@ -42,7 +42,7 @@ func openET(rep *Report, path string, opt Options) (*native.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.window(opt.Step); err != nil {
+	if err := c.window(rep, opt.Step); err != nil {
 		return nil, err
 	}
 	c.chooseDevice(rep)
@@ -95,11 +95,8 @@ type life struct {
 }
 
 // window finds the nodes of a step: those from its annotation to the next one's.
-func (c *etConverter) window(step string) error {
+func (c *etConverter) window(rep *Report, step string) error {
 	c.from, c.to = 0, math.MaxInt64
-	if step == "" {
-		return nil
-	}
 	var steps []string
 	found := false
 	for i := range c.g.Nodes {
@@ -110,13 +107,16 @@ func (c *etConverter) window(step string) error {
 		case found:
 			c.to = n.ID
 			return nil
-		case name == step:
+		case name == step && step != "":
 			c.from, found = n.ID, true
 		case len(steps) < 20:
 			steps = append(steps, name)
 		}
 	}
-	if !found {
+	if step == "" && len(steps) > 1 {
+		rep.note(Inferred, c.file, "the graph has several profiled steps, which are one iteration; choose one as the step: %s", strings.Join(steps, " "))
+	}
+	if step != "" && !found {
 		return fmt.Errorf("%s: step %q; allowed: %s", c.file, step, strings.Join(steps, " "))
 	}
 	return nil

@@ -196,6 +196,9 @@ func (k *kineto) timeline() (*timeline, error) {
 // window is the time of the chosen step; all time if none is chosen.
 func (k *kineto) window() (from, to int64, err error) {
 	if k.opt.Step == "" {
+		if len(k.steps) > 1 {
+			k.rep.note(Inferred, k.file, "%d profiled steps are one iteration; choose one as the step", len(k.steps))
+		}
 		return -1 << 62, 1 << 62, nil
 	}
 	var names []string

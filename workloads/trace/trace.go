@@ -213,7 +213,8 @@ func sniffJSON(start []byte) (format, bool) {
 			return sign.f, true
 		}
 	}
-	return format{}, false
+	// Traces may begin with pages of metadata; their reader finds out.
+	return chromeFormat, len(start) >= sniffed-len("\ufeff")
 }
 
 func openNative(rep *Report, path string, opt Options) (t *native.Trace, err error) {
