@@ -185,6 +185,7 @@ func (a *ascendReader) tensors(path string) error {
 	if engine > 0 {
 		a.rep.note(Skipped, path, "%d bytes that the graph engine allocated and released for itself", engine)
 	}
+	a.rep.note(Inferred, path, "sizes are those of the allocator's blocks, its padding and rounding included")
 	slices.SortStableFunc(a.t.tensors, func(x, y tlTensor) int { return cmp.Compare(x.born, y.born) })
 	a.t.reconcile(a.rep, path, totals)
 	if a.opt.Step != "" {

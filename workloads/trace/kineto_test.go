@@ -64,6 +64,23 @@ func TestSmallKineto(t *testing.T) {
 	})
 }
 
+// Metadata may fill pages before the first sign of the format.
+func TestLongHeader(t *testing.T) {
+	text, err := os.ReadFile(smallKineto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "long.json")
+	write(t, path, strings.Replace(string(text), "{", `{"metadata": "`+strings.Repeat("x", 1<<17)+`",`, 1))
+	if w, rep := open(t, path, trace.Options{}); rep.Format != "chrome" || program(t, w).Ops != 4 {
+		t.Errorf("format %s", rep.Format)
+	}
+	write(t, path, `{"metadata": "`+strings.Repeat("x", 1<<17)+`"}`)
+	if _, _, err := trace.Open(path, trace.Options{}); err == nil || !strings.Contains(err.Error(), "it is no trace") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A packed trace that was cut off is refused, with the file.
 func TestCutArchive(t *testing.T) {
 	packed := filepath.Join(t.TempDir(), "cut.json.gz")
@@ -207,4 +224,16 @@ func recorded(t *testing.T, file string) (all []int64) {
 		all = append(all, l.total)
 	}
 	return all
+}
+
+// The largest real trace, from file to workload.
+func BenchmarkOpenKineto(b *testing.B) {
+	path := formatstest.Shared(b, "kineto", "tracelens", "h100_google_owlv2-large-patch14-ensemble__1016001.json.gz")
+	b.SetBytes(55_643_189) // unpacked
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := trace.Open(path, trace.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
