@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"smartswap/formats/formatstest"
 	"smartswap/formats/native"
 	"smartswap/hw"
 	"smartswap/sim"
@@ -24,30 +25,6 @@ import (
 var regen = flag.Bool("regen", false, "write golden files anew")
 
 const small = "testdata/g10/traces/Small/cudnn64.txt"
-
-// shared is the folder of the real files, beside the module; the test is
-// skipped where it is absent.
-func shared(t testing.TB) string {
-	t.Helper()
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		if root == filepath.Dir(root) {
-			t.Fatal("no go.mod above the test")
-		}
-		root = filepath.Dir(root)
-	}
-	dir := filepath.Join(root, "..", "shared", "data", "g10")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the G10 files are not here: ", err)
-	}
-	return dir
-}
 
 func open(t testing.TB, path string, opt trace.Options) (workloads.Workload, trace.Report) {
 	t.Helper()
@@ -370,7 +347,7 @@ func TestBadFiles(t *testing.T) {
 
 // BERT-base, batch 256, against the sums of the origin's own graph.
 func TestBERT256(t *testing.T) {
-	path := filepath.Join(shared(t), "traces", "BERT_Base", "cudnn256.txt")
+	path := filepath.Join(formatstest.Shared(t, "g10"), "traces", "BERT_Base", "cudnn256.txt")
 	w, rep := open(t, path, trace.Options{})
 	p := program(t, w)
 	if p.Ops != 1369 || len(p.Storages) != 1463 {
@@ -467,7 +444,7 @@ func largestSet(p *workloads.Program) (largest sim.Bytes) {
 
 // Every published workload opens and keeps the origin's peak of live bytes.
 func TestAllRealFiles(t *testing.T) {
-	dir := shared(t)
+	dir := formatstest.Shared(t, "g10")
 	summary, err := os.ReadFile(filepath.Join(dir, "graph", "summary.csv"))
 	if err != nil {
 		t.Fatal(err)
