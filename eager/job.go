@@ -125,7 +125,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	if err := cfg.admit(r.needs); err != nil {
 		return nil, err
 	}
-	if r.mem, err = alloc.New(cfg.Allocator, cfg.capacity(), r); err != nil {
+	if r.mem, err = alloc.New(cfg.Allocator, cfg.capacity(), r.env()); err != nil {
 		return nil, err
 	}
 	r.fits = r.mem.(alloc.Fitter)

@@ -25,6 +25,22 @@ func (r *rank) Record(s alloc.Stream) alloc.Event { return alloc.Event(r.dev.End
 // Done tells whether the device has passed e.
 func (r *rank) Done(e alloc.Event) bool { return r.dev.Done(stream.Event(e)) }
 
+// drainer is a rank as an Env that lets the allocator ask for what is held for
+// copies under way, before its pool grows.
+type drainer struct{ *rank }
+
+// Drain implements alloc.Drainer.
+func (d drainer) Drain() bool { return d.x.Drain() }
+
+// env is the rank as its allocator sees it. Draining late needs nothing of the
+// allocator: allocate does it once Malloc has failed.
+func (r *rank) env() alloc.Env {
+	if r.job.cfg.Allocator.Drain == "early" {
+		return drainer{r}
+	}
+	return r
+}
+
 // allocate gets a block on the compute stream. Failing that, it gives back
 // what is held for copies under way (before the allocator grows or gives its
 // cache back, if only enough is to be drained; after, as shipped, if all); then, with guard, it asks the policy to
