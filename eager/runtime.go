@@ -104,7 +104,7 @@ func (r *rank) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
 	if s.OnDevice() {
 		_, t.Block = r.mem.Range(s.Block)
 	}
-	t.Evictable = s.OnDevice() && !s.InUse && !s.Pending && s.Type != profilers.SharedMemory && s.Refs > 0
+	t.Evictable = s.OnDevice() && !s.InUse && !r.x.Arriving(s) && s.Type != profilers.SharedMemory && s.Refs > 0
 	return t, true
 }
 

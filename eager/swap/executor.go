@@ -168,6 +168,14 @@ func (x *Executor) Touch(s *Storage) {
 	s.Pending = false
 }
 
+// Arriving tells whether s is on its way in, see Options.Settle.
+func (x *Executor) Arriving(s *Storage) bool {
+	if s.Pending && x.opts.Settle && x.dev.Done(s.Arrives) {
+		s.Pending = false
+	}
+	return s.Pending
+}
+
 // Written tells that the operator being dispatched writes s: a new version
 // exists and every other copy is stale.
 func (x *Executor) Written(s *Storage) {
@@ -198,7 +206,7 @@ func (x *Executor) give(b alloc.Buffer) { x.pool.Free(b) }
 // stage (-1 = first come). With wait, the host will wait for the copy (see
 // Finish). A current copy elsewhere makes it free of charge.
 func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.Outcome {
-	if !s.OnDevice() || s.Pending || s.Type == profilers.SharedMemory || s.Refs == 0 {
+	if !s.OnDevice() || x.Arriving(s) || s.Type == profilers.SharedMemory || s.Refs == 0 {
 		return policies.Refused
 	}
 	b := s.Block

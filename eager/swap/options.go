@@ -37,6 +37,11 @@ type Options struct {
 	// systems do that take the sequence for granted; or by what it is
 	// ("truth"), as nobody can outside of a simulation.
 	Match string
+	// Settle takes a swap-in that has ended for what it is. Otherwise a storage
+	// that came back and is not used, as the optimizer states of a skipped
+	// step, can neither leave again nor be evicted until an operator uses it
+	// (shipped).
+	Settle bool
 	// Priority is the weight of swap-ins against swap-outs where both share
 	// bandwidth; 1 = equal (shipped).
 	Priority int
@@ -54,7 +59,7 @@ const MaxPriority = 64
 
 // DefaultOptions are the best known settings.
 func DefaultOptions() Options {
-	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Drain: "enough", Features: "storage", Match: MatchFeature, Priority: 4}
+	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Drain: "enough", Features: "storage", Match: MatchFeature, Settle: true, Priority: 4}
 }
 
 // ShippedOptions are those of the shipped executor.

@@ -237,7 +237,7 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestBorders: with borders a stage has its own time, whatever its share of the
+// TestOperatorEnds: with borders a stage has its own time, whatever its share of the
 // operators.
 func TestOperatorEnds(t *testing.T) {
 	borders := []profilers.Border{{Op: 0, At: 0}, {Op: 2, At: 10}, {Op: 6, At: 110}}
@@ -253,6 +253,18 @@ func TestOperatorEnds(t *testing.T) {
 		if got := operatorEnds(6, 600, b)(2); got != 300 {
 			t.Errorf("%s: operator 2 ends at %d, want half-way", name, got)
 		}
+	}
+}
+
+func TestFaster(t *testing.T) {
+	a := []profilers.Border{{Op: 0, At: 0}, {Op: 4, At: 40}, {Op: 8, At: 120}}
+	b := []profilers.Border{{Op: 0, At: 0}, {Op: 2, At: 30}, {Op: 8, At: 90}}
+	want := []profilers.Border{{Op: 0, At: 0}, {Op: 2, At: 20}, {Op: 4, At: 40}, {Op: 8, At: 80}}
+	if got := faster(a, b); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := faster(nil, b); !slices.Equal(got, b) {
+		t.Errorf("%v, want the only ones there are", got)
 	}
 }
 

@@ -358,7 +358,7 @@ func (p *Policy) plan(s *sequence, obs *profilers.Observation, rt policies.Runti
 	}
 	s.oom = false
 	if usable(obs.Borders, len(s.profile.Ops)) {
-		s.borders = obs.Borders
+		s.borders = faster(s.borders, obs.Borders)
 	}
 	rt.Charge(planFixed + sim.Time(len(s.profile.Ops))*planPerOp + sim.Time(len(s.profile.Tensors))*planPerTensor)
 

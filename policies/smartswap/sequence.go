@@ -17,7 +17,7 @@ type sequence struct {
 
 	profile   *profilers.Observation // what all plans are made from; nil = none yet
 	short     bool                   // evictions while it was taken
-	borders   []profilers.Border     // the latest, see Input
+	borders   []profilers.Border     // at the fastest so far, see Input
 	fastest   sim.Time               // iteration time that the planner believes
 	redundant sim.Bytes
 	weight    float64
@@ -77,13 +77,23 @@ func (s *sequence) judge(obs *profilers.Observation, evictions int) {
 
 // satisfied tells whether the search may end: without KeepBest always; else at
 // its limit, or when an iteration needed no evictions and, with Refine, was not
-// faster by more than 2 % (assumed) than its plan was made for.
+// faster by more than 2 % (assumed) than its plan was made for. Where whole
+// states and chunks are tried by turns, each has two: the first plan starts from
+// what evictions have left behind.
 func (s *sequence) satisfied(obs *profilers.Observation, evictions int, o *Options) bool {
 	if !o.KeepBest || s.plans >= o.SearchLimit {
 		return true
 	}
+	if o.Optimizer == OptimizerAuto && s.plans < 4 && movesStates(s.running) {
+		return false
+	}
 	faster := o.Refine && s.running != nil && obs.Duration < s.believed-s.believed/50
 	return evictions == 0 && !faster
+}
+
+// movesStates tells whether a plan moves optimizer states.
+func movesStates(p *policies.Plan) bool {
+	return p != nil && slices.ContainsFunc(p.Swaps, func(s policies.Swap) bool { return s.Optimizer })
 }
 
 // follower is a sequence that has followed another, and how often: a weight

@@ -64,6 +64,33 @@ func usable(borders []profilers.Border, n int) bool {
 	return last > 0 && borders[0].Op == 0 && int(borders[last].Op) == n && borders[last].At > 0
 }
 
+// faster joins the borders of two iterations of the same length: what lies
+// between two borders took as long as in the iteration where it went faster.
+// What one iteration waited for, such as a copy that the planner had misplaced,
+// must not become time that the next plan counts on.
+func faster(a, b []profilers.Border) []profilers.Border {
+	if len(a) == 0 {
+		return b
+	}
+	list := []profilers.Border{{}}
+	var at sim.Time
+	for i, k := 1, 1; i < len(a) && k < len(b); {
+		from, to := list[len(list)-1].Op, min(a[i].Op, b[k].Op)
+		part := func(x, y profilers.Border) sim.Time {
+			return mulDiv(uint64(y.At-x.At), uint64(to-from), uint64(y.Op-x.Op))
+		}
+		at += min(part(a[i-1], a[i]), part(b[k-1], b[k]))
+		list = append(list, profilers.Border{Op: to, At: at})
+		if a[i].Op == to {
+			i++
+		}
+		if b[k].Op == to {
+			k++
+		}
+	}
+	return list
+}
+
 // transfer is the time of a copy at a believed bandwidth in MiB/s, rounded up.
 func transfer(b sim.Bytes, mibPerSecond int64) sim.Time {
 	perSecond := uint64(mibPerSecond) * uint64(sim.MiB)
