@@ -141,8 +141,8 @@ func (spec *ClaimSpec) assert(c *results.Claim) {
 	}
 }
 
-// gainUnit is the unit of gains. A loss of less than tie is none: a policy that
-// never acts still costs the host a few events.
+// gainUnit is the unit of gains. A difference of less than tie is none: a policy
+// that never acts still costs the host a few events.
 const (
 	gainUnit = "%"
 	tie      = 0.01
@@ -237,9 +237,9 @@ func (spec *ClaimSpec) counted() (unit string, counts func(percent float64) bool
 	case math.IsNaN(spec.Published):
 		return "", nil
 	case spec.Published < 0:
-		return "cells that reach the published number", func(v float64) bool { return v <= spec.Published }
+		return "cells that reach the published number", func(v float64) bool { return v <= spec.Published+tie }
 	}
-	return "cells that reach the published number", func(v float64) bool { return v >= spec.Published }
+	return "cells that reach the published number", func(v float64) bool { return v >= spec.Published-tie }
 }
 
 // describe is the winning point of a cell.

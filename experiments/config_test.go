@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"smartswap/sim"
 )
 
 func TestLocate(t *testing.T) {
@@ -271,6 +273,34 @@ func TestBadInput(t *testing.T) {
 		{name: "executor option", old: "[workload]", new: "[executor]\nrelease = \"mine\"\n[workload]", want: []string{":6: executor", "mine", "custom"}},
 		{name: "too many cells", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.seq = [" + numbers(400) + "]\nworkload.batch = [" + numbers(400) + "]\n[[strategy]]\nname = \"swap\"", want: []string{"at most 100000 cells"}},
 		{name: "too many points", old: `["none"]`, new: "[\"none\"]\nmicro_batch = [" + numbers(100_001) + "]", want: []string{".toml:10: strategy", "100001 micro-batch sizes", "at most 100000 points"}},
+		{name: "variation without name", old: "[workload]", new: "[[variation]]\nburst = 1\n[workload]", want: []string{".toml:6: variation", "name = <nil>"}},
+		{name: "variation that is none", old: "[workload]", new: "variation = 1\n[workload]", want: []string{".toml:6: variation = 1", "[[variation]]"}},
+		{name: "unknown process", old: "[workload]", new: "[[variation]]\nname = \"overflw\"\n[workload]", want: []string{".toml:6: variation[0]", "overflow"}},
+		{name: "process option", old: "[workload]", new: "[[variation]]\nname = \"overflow\"\nbust = 1\n[workload]", want: []string{".toml:6: variation[0]", "bust", "burst"}},
+		{name: "process option out of range", old: "[workload]", new: "[[variation]]\nname = \"overflow\"\nprobability = 2.0\n[workload]", want: []string{".toml:6: variation[0]", "probability", "from 0 to 1"}},
+		{name: "profiler to price", old: "[workload]", new: "[profilers]\ndetail.per_op = \"1us\"\n[workload]", want: []string{".toml:7: profilers.detail.per_op", "nearest profiler is detailed"}},
+		{name: "unknown price", old: "[workload]", new: "[profilers]\ndetailed.per_opp = \"1us\"\n[workload]", want: []string{".toml:7: profilers.detailed.per_opp", "nearest is per_op"}},
+		{name: "price without unit", old: "[workload]", new: "[profilers]\ndetailed.per_op = 1\n[workload]", want: []string{".toml:7: profilers.detailed.per_op = 1", "us"}},
+		{name: "absurd price", old: "[workload]", new: "[profilers]\npytorch.per_op = \"10s\"\n[workload]", want: []string{".toml:7: profilers.pytorch.per_op", "from 0s to 1s"}},
+		{name: "like nothing", old: `name = "swap"`, new: "name = \"swap\"\nlike = \"base\"", want: []string{`.toml:16: strategy[1].like = "base"`, "above"}},
+		{name: "compare with nothing", old: `title = "Sound"`, new: `compare_with = "basline"`, want: []string{`.toml:2: compare_with = "basline"`, `nearest is "baseline"`}},
+		{name: "strategy compares with nothing", old: `name = "swap"`, new: "name = \"swap\"\ncompare_with = \"swop\"", want: []string{`.toml:16: strategy[1].compare_with = "swop"`, `nearest is "swap"`}},
+		{name: "hidden size", old: "seq = 4_096", new: "seq = 4_096\nhidden = 100", want: []string{".toml:9: workload.hidden = 100", "128"}},
+		{name: "two batch sizes", old: "seq = 4_096", new: "seq = 4_096\nmicro_batches = 2", want: []string{"workload.tokens_per_step", "either"}},
+		{name: "search range", old: "[workload]", new: "[search]\nkey = \"workload.seq\"\nfrom = 2\nto = 1\nstep = 1\n[workload]", want: []string{".toml:9: search.to = 1", "search.from = 2"}},
+		{name: "search key", old: "[workload]", new: "[search]\nkey = \"workload.sqe\"\nfrom = 1\nto = 1\nstep = 1\n[workload]", want: []string{".toml:6: search.workload.sqe", "nearest is seq"}},
+		{name: "search of text", old: "[workload]", new: "[search]\nkey = \"workload.save\"\nfrom = 1\nto = 1\nstep = 1\n[workload]", want: []string{".toml:6: search.workload.save = 1"}},
+		{name: "table of two kinds", old: `show = ["tokens_per_s_per_device"]`, new: "show = [\"layout\"]\nvalue = \"layout\"", want: []string{".toml:20: table[0]", "one of show"}},
+		{name: "table of no claim", old: `show = ["tokens_per_s_per_device"]`, new: `claim = "gains"`, want: []string{".toml:21: table[0].claim", "gain"}},
+		{name: "table across nothing", old: `show = ["tokens_per_s_per_device"]`, new: "claim = \"gain\"\nacross = \"workload.seq\"", want: []string{".toml:22: table[0].across", "axes"}},
+		{name: "table where", old: `show = ["tokens_per_s_per_device"]`, new: "show = [\"layout\"]\nwhere = { seq = 1 }", want: []string{".toml:22: table[0].where", "column"}},
+		{name: "figure of nothing", old: "[[table]]", new: "[[figure]]\nx = \"layout\"\n[[table]]", want: []string{".toml:20: figure[0]", "value"}},
+		{name: "figure over iterations not kept", old: "[[table]]", new: "[[figure]]\nvalue = \"span_ms\"\nx = \"iteration\"\n[[table]]", want: []string{".toml:22: figure[0].x", "series = true"}},
+		{name: "figure of an iteration's text", old: "[[table]]", new: "[[figure]]\nvalue = \"kind\"\nx = \"iteration\"\n[[table]]", want: []string{".toml:21: figure[0].value", "iterations.csv"}},
+		{name: "figure over words", old: "[[table]]", new: "[axes]\nworkload.save = [\"eager\"]\n[[figure]]\nvalue = \"busy_ms\"\nx = \"workload.save\"\n[[table]]", want: []string{".toml:24: figure[0].x", `"eager"`, "no number"}},
+		{name: "lines of nothing", old: "[[table]]", new: "[[figure]]\nvalue = \"busy_ms\"\nx = \"busy_ms\"\nlines = \"layout\"\n[[table]]", want: []string{".toml:23: figure[0].lines", "strategy"}},
+		{name: "bars with an x", old: "[[table]]", new: "[[figure]]\nvalue = \"busy_ms\"\nx = \"busy_ms\"\nbars = \"column\"\n[[table]]", want: []string{".toml:23: figure[0].bars", "lines"}},
+		{name: "change of several", old: "kind = \"gain\"\nvalue = \"tokens_per_s_per_device\"\nof = [\"swap\"]", new: "kind = \"change\"\nvalue = \"busy_ms\"\nof = [\"swap\", \"baseline\"]", want: []string{".toml:26: claim[0].of", "one strategy"}},
 		{name: "no quick form", args: []string{"-quick"}, want: []string{"-quick", "[quick]"}},
 		{name: "unknown flag", args: []string{"-fast"}, want: []string{"-fast"}},
 		{name: "no workers", args: []string{"-parallel", "0"}, want: []string{"-parallel 0"}},
@@ -358,4 +388,58 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	walk(new(TableSpec).fields())
 	walk(new(FigureSpec).fields())
 	walk(new(ClaimSpec).fields())
+}
+
+// A strategy that is like another extends its tables and leaves it alone.
+func TestLike(t *testing.T) {
+	c, err := Parse("x.toml", soundFile+`
+[[strategy]]
+name = "third"
+like = "swap"
+options = { warm_up = 1 }
+set = { executor.streams = 1 }
+[[strategy]]
+name = "fourth"
+like = "third"
+options = { chunks = 8 }
+set = { executor.clean = false }
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []map[string]any{1: {"chunks": int64(16)}, 2: {"chunks": int64(16), "warm_up": int64(1)}, 3: {"chunks": int64(8), "warm_up": int64(1)}} {
+		if diff := cmp.Diff(want, c.Strategies[i].Options); i > 0 && diff != "" {
+			t.Errorf("strategy %d: %s", i, diff)
+		}
+	}
+	cells, err := c.Cells((&fake{}).Devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := cells[3].Points[0].Setup; s.Executor.Streams != 1 || s.Executor.Clean || s.Strategy.Policy != "smartswap" {
+		t.Errorf("the last: %+v", s.Executor)
+	}
+	if s := cells[2].Points[0].Setup; !s.Executor.Clean {
+		t.Error("the third took the fourth's setting")
+	}
+}
+
+// Costs in [profilers] reach the profiler that they name, and only it.
+func TestProfilerCosts(t *testing.T) {
+	p := job(1, 1024*8, Layout{1, 1, 8}, "none")
+	p.Strategy.Profiler = "detailed"
+	plain, err := p.profiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Profilers = map[string]any{"detailed": map[string]any{"per_op": "7us"}, "pytorch": map[string]any{"per_tensor": "9us"}}
+	priced, err := p.profiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plain.Costs()
+	want.PerOp = 7 * sim.Microsecond
+	if diff := cmp.Diff(want, priced.Costs()); diff != "" || priced.Fields() != plain.Fields() {
+		t.Error(diff)
+	}
 }

@@ -188,3 +188,123 @@ func TestGlossary(t *testing.T) {
 		}
 	}
 }
+
+// A change takes any column; one cell is its own summary, several have one, and
+// those that reach the published number are counted.
+func TestChangeClaim(t *testing.T) {
+	nan := math.NaN()
+	c := &Config{Strategies: []Strategy{{Name: "plain"}, {Name: "swap"}}}
+	spec := ClaimSpec{Name: "change", Kind: "change", Value: "iteration_time_ms", Of: []string{"swap"}, Over: []string{"plain"},
+		Statistic: "min", Published: -20, AtLeast: nan, AtMost: nan}
+	c.Claims = []ClaimSpec{spec}
+	one, err := c.claims(grid(t, c.strategyNames(), map[string][]int64{"a": {100, 75}}, []string{"a"}))
+	if err != nil || len(one) != 1 || one[0].Statistic != "cell" || one[0].Published != -20 || math.Abs(one[0].Simulated+25) > 1e-9 {
+		t.Errorf("one cell: %+v, %v", one, err)
+	}
+	several, err := c.claims(grid(t, c.strategyNames(), map[string][]int64{"a": {100, 75}, "b": {100, 80}, "c": {100, 110}, "d": {100, 0}}, []string{"a", "b", "c", "d"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if min := find(several, "min"); len(min) != 1 || min[0].Published != -20 || min[0].Where != "a" {
+		t.Errorf("min: %+v", min)
+	}
+	if count := find(several, "count"); len(count) != 1 || count[0].Simulated != 2 {
+		t.Errorf("a and b reach -20 %%: %+v", count)
+	}
+	if cells := find(several, "cell"); len(cells) != 4 || cells[3].Note != "only plain fits" {
+		t.Errorf("cells: %+v", cells)
+	}
+	// On a terminal, the cell of the first is shown; of the second only what
+	// cannot be compared or loses.
+	if rows := claimTable(one).Rows; len(rows) != 1 {
+		t.Errorf("%d lines for one cell", len(rows))
+	}
+	c.Claims[0].Value = "stall_swap_in_ms"
+	if none, _ := c.claims(grid(t, c.strategyNames(), map[string][]int64{"a": {100, 75}}, []string{"a"})); !strings.Contains(none[len(none)-1].Note, "plain has 0") {
+		t.Errorf("over 0: %+v", none)
+	}
+}
+
+// sweep is a grid of cells over one axis: column x values x strategies.
+func sweep(t *testing.T, c *Config, times map[string][]int64) []*CellResult {
+	var cells []*CellResult
+	for i, v := range c.Axes[0].Values {
+		for _, cell := range grid(t, c.strategyNames(), map[string][]int64{"job": times[plain(v)]}, []string{"job"}) {
+			cell.Cell.Axes = []string{plain(v)}
+			cell.Cell.strategy = len(cells) - i*len(c.Strategies)
+			cells = append(cells, cell)
+		}
+	}
+	return cells
+}
+
+func TestComparisonTableAndLines(t *testing.T) {
+	nan := math.NaN()
+	c := &Config{
+		Title: "T", Strategies: []Strategy{{Name: "plain"}, {Name: "swap"}}, Columns: []Column{{Name: "job"}},
+		Axes:   []Axis{{Key: "profilers.detailed.per_op", Values: []any{"1us", "500ns"}}},
+		Claims: []ClaimSpec{{Name: "change", Kind: "change", Value: "iteration_time_ms", Of: []string{"swap"}, Over: []string{"plain"}, Statistic: "min", Published: -20, AtLeast: nan, AtMost: nan}},
+	}
+	cells := sweep(t, c, map[string][]int64{"1us": {100, 75}, "500ns": {200, 100}})
+	table := c.table(&TableSpec{Claim: "change", Across: "profilers.detailed.per_op"}, cells)
+	if got := strings.Join(table.Rows[0], "|"); got != "job|-25.0|-50.0" || table.Columns[2].Name != "detailed.per_op = 500ns" {
+		t.Errorf("%v %q", table.Columns, got)
+	}
+	l := c.lineFigure(&FigureSpec{Claim: "change", X: "profilers.detailed.per_op", Lines: "column"}, cells)
+	if err := l.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if p := l.Panels[0].Points[0]; len(p) != 2 || p[0].X != 0.5 || p[0].Y != -50 || p[1].X != 1 || p[1].Y != -25 || l.XLabel != "detailed.per_op (us)" || l.Marks[0].Y != -20 {
+		t.Errorf("%+v", l)
+	}
+	// Over a result, the values of the axis are points of one line.
+	l = c.lineFigure(&FigureSpec{Value: "iteration_time_ms", X: "iteration_time_ms", Lines: "strategy"}, cells)
+	if len(l.Panels) != 1 || len(l.Series) != 2 || len(l.Panels[0].Points[1]) != 2 || l.Panels[0].Points[1][0].X != 75 {
+		t.Errorf("%+v", l)
+	}
+	// Over an axis, one line per strategy.
+	l = c.lineFigure(&FigureSpec{Value: "iteration_time_ms", X: "profilers.detailed.per_op", Lines: "strategy"}, cells)
+	if len(l.Panels) != 1 || len(l.Series) != 2 || l.Panels[0].Title != "" {
+		t.Errorf("%+v", l)
+	}
+	if _, ok := c.figure(&FigureSpec{Value: "iteration_time_ms", X: "profilers.detailed.per_op", Lines: "strategy", Where: map[string]any{"column": "none"}}, cells); ok {
+		t.Error("a figure of nothing")
+	}
+	b := c.barFigure(&FigureSpec{Value: "iteration_time_ms", Bars: "column"}, cells)
+	if err := b.Validate(); err != nil || len(b.Panels) != 2 || b.Series[0] != "job" || b.Panels[1].Values[1][0] != 100 {
+		t.Errorf("%v %+v", err, b)
+	}
+}
+
+func TestBaselines(t *testing.T) {
+	c := &Config{CompareWith: "plain", Strategies: []Strategy{{Name: "plain"}, {Name: "swap"}, {Name: "slow", CompareWith: "swap"}}, Axes: []Axis{{Key: "seed", Values: []any{int64(1)}}}}
+	cells := sweep(t, c, map[string][]int64{"1": {100, 80, 120}})
+	c.attachBaselines(append(cells, nil)) // an interrupted run has cells that are not there
+	for i, want := range []float64{0, -20, 50} {
+		if v, ok := valueOf(cells[i], "overhead_percent"); !ok || math.Abs(v.Number()-want) > 1e-9 {
+			t.Errorf("%s: overhead %v, want %g", cells[i].Cell.Strategy, v, want)
+		}
+	}
+	cells = sweep(t, c, map[string][]int64{"1": {0, 80, 120}})
+	c.attachBaselines(cells)
+	if _, ok := valueOf(cells[1], "overhead_percent"); ok {
+		t.Error("the baseline does not fit, so there is nothing above it")
+	}
+}
+
+func TestNumeric(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		x    float64
+		unit string
+	}{{int64(5), 5, ""}, {0.25, 0.25, ""}, {"1.5us", 1.5, "us"}, {"2ms", 2000, "us"}, {"25.6GB/s", 25.6, "GB/s"}, {"32GiB", 32, "GiB"}} {
+		if x, unit, ok := numeric(c.v); !ok || math.Abs(x-c.x) > 1e-9 || unit != c.unit {
+			t.Errorf("%v: %g %q %v", c.v, x, unit, ok)
+		}
+	}
+	for _, v := range []any{"eager", true, math.NaN(), "inf"} {
+		if _, _, ok := numeric(v); ok {
+			t.Errorf("%v is no number", v)
+		}
+	}
+}

@@ -442,15 +442,10 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 		}
 		layers = m.Layers / int(p.Layout.PP)
 	}
-	var first policies.Policy // of rank 0
 	report, err := eager.Run(eager.Config{
 		Node: node, Workload: w, Profiler: profiler, AlwaysProfile: p.Strategy.AlwaysProfile,
 		NewPolicy: func() (policies.Policy, error) {
-			policy, err := registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
-			if first == nil {
-				first = policy
-			}
-			return policy, err
+			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
 		},
 		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor,
 		Unbounded: p.Strategy.Ideal, HostNone: p.Host == "none",
@@ -472,8 +467,8 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 		if o.Iterations, err = series(report, w); err != nil {
 			return nil, err
 		}
-		if diary, ok := first.(policies.Reporter); ok {
-			d := profilers.Score(sequenceKinds(o.Iterations), policies.Alarms(diary.Notes()))
+		if notes := report.Ranks[0].Notes; notes != nil {
+			d := profilers.Score(sequenceKinds(o.Iterations), policies.Alarms(notes))
 			o.Detection = &d
 		}
 	}
