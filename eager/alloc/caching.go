@@ -93,7 +93,13 @@ func (c *caching) MallocIn(pair PoolID, size sim.Bytes, s Stream) (Block, error)
 		b = c.obtain(p, rounded, s)
 	}
 	if b == NoBlock {
-		return NoBlock, c.fail(size, rounded, c.segment(rounded), c.largest(p, s), s)
+		oom := c.fail(size, rounded, c.segment(rounded), c.largest(p, s), s)
+		for other := range Stream(len(c.pools[p].free)) {
+			if n := c.largest(p, other); other != s && n > oom.OtherFree {
+				oom.OtherFree, oom.OtherStream = n, other
+			}
+		}
+		return NoBlock, oom
 	}
 	return c.hand(b, size), nil
 }
@@ -113,7 +119,7 @@ func (c *caching) obtain(p PoolID, rounded sim.Bytes, s Stream) Block {
 		return NoBlock
 	}
 	b := c.as.fresh(p, rounded, s)
-	if b == NoBlock && !c.drainEarly {
+	if b == NoBlock {
 		b = c.drained(p, rounded, s)
 	}
 	if b == NoBlock && c.releaseOversize(p, rounded, s) {

@@ -253,7 +253,7 @@ func (c *core) admit(size sim.Bytes) error {
 }
 
 // fail counts and reports an allocation that nothing could serve.
-func (c *core) fail(size, rounded, segment, largest sim.Bytes, s Stream) error {
+func (c *core) fail(size, rounded, segment, largest sim.Bytes, s Stream) *OOM {
 	c.stats.OOMs++
 	e := c.report(size, rounded, segment, largest)
 	c.note(OutOfMemory, uint64(e.Free()), rounded, s)

@@ -146,6 +146,8 @@ type OOM struct {
 	Allocated, Active, Reserved, Capacity sim.Bytes
 	Limit                                 sim.Bytes // what memory_fraction allows to reserve; 0 = no limit set
 	LargestFree                           sim.Bytes // largest inactive block of the requesting stream's pool
+	OtherFree                             sim.Bytes // the same of any other stream, whose blocks do not serve,
+	OtherStream                           Stream    // and that stream, if there is such a block
 	Retries                               int64
 }
 
@@ -158,8 +160,12 @@ func (e *OOM) Error() string {
 	if e.Limit > 0 {
 		limit = fmt.Sprintf(" (limit %d)", e.Limit)
 	}
-	return fmt.Sprintf("out of memory: requested %d bytes (block %d, segment %d), free %d of capacity %d%s; allocated %d, active %d, reserved %d, largest free block %d, retries %d",
-		e.Requested, e.Rounded, e.Segment, e.Free(), e.Capacity, limit, e.Allocated, e.Active, e.Reserved, e.LargestFree, e.Retries)
+	other := ""
+	if e.OtherFree > e.LargestFree {
+		other = fmt.Sprintf(" (stream %d has one of %d)", e.OtherStream, e.OtherFree)
+	}
+	return fmt.Sprintf("out of memory: requested %d bytes (block %d, segment %d), free %d of capacity %d%s; allocated %d, active %d, reserved %d, largest free block %d%s, retries %d",
+		e.Requested, e.Rounded, e.Segment, e.Free(), e.Capacity, limit, e.Allocated, e.Active, e.Reserved, e.LargestFree, other, e.Retries)
 }
 
 // Torch is the report as a user of PyTorch would know it: what was tried is

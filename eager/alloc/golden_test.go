@@ -601,7 +601,18 @@ func TestGoldenHistory(t *testing.T) {
 		t.Error(d)
 	}
 
-	// The same with pages.
+	// Large segments go before small ones.
+	a = mustNew(t, options(), 0, env)
+	x, y := mustMalloc(t, a, 1, 0), mustMalloc(t, a, 30*sim.MiB, 0)
+	a.Free(x)
+	a.Free(y)
+	h = history(a)
+	a.EmptyCache()
+	if d := cmp.Diff([]string{"segment_free 30M", "segment_free 2M"}, *h); d != "" {
+		t.Error(d)
+	}
+
+	// With pages.
 	a = mustNew(t, options(expandable), 64*sim.MiB, env)
 	h = history(a)
 	x = mustMalloc(t, a, 30*sim.MiB, 0)
@@ -614,7 +625,7 @@ func TestGoldenHistory(t *testing.T) {
 
 	// G15: collection goes by size.
 	a = mustNew(t, options(collectAt(0.5), fraction(1)), 120*sim.MiB, env)
-	x, y := mustMalloc(t, a, 40*sim.MiB, 0), mustMalloc(t, a, 30*sim.MiB, 0)
+	x, y = mustMalloc(t, a, 40*sim.MiB, 0), mustMalloc(t, a, 30*sim.MiB, 0)
 	a.Free(x)
 	a.Free(y)
 	h = history(a)

@@ -837,7 +837,17 @@ func (m *model) malloc(pair PoolID, n int64, s Stream) (*modelBlock, *OOM) {
 		for _, f := range m.each(p, s) {
 			largest = f.size
 		}
+		var theirs int64
+		var who Stream
+		for _, other := range []Stream{2, 1, 0} {
+			for _, f := range m.each(p, other) {
+				if other != s && f.size >= theirs {
+					theirs, who = f.size, other
+				}
+			}
+		}
 		return nil, &OOM{
+			OtherFree: sim.Bytes(theirs), OtherStream: who,
 			Requested: sim.Bytes(n), Rounded: sim.Bytes(r), Segment: sim.Bytes(m.segmentSize(r)),
 			Allocated: sim.Bytes(m.stats.Allocated.Current), Active: sim.Bytes(m.stats.Active.Current),
 			Reserved: sim.Bytes(m.stats.Reserved.Current), Capacity: sim.Bytes(m.capacity), Limit: sim.Bytes(m.limit()),

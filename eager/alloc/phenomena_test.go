@@ -53,8 +53,7 @@ func TestOrderOfSizes(t *testing.T) {
 	}
 }
 
-// A free block of another stream does not serve, and the report shows it: it is
-// reserved, not allocated, and not among the largest free blocks.
+// A free block of another stream does not serve, and the report names it.
 func TestOtherStreamsBlock(t *testing.T) {
 	a := mustNew(t, options(), 100*sim.MiB, newFakeEnv(2))
 	keep := mustMalloc(t, a, 5*sim.MiB, 1)
@@ -68,11 +67,11 @@ func TestOtherStreamsBlock(t *testing.T) {
 	}
 	if got, want := *oom, (OOM{
 		Requested: 12 * sim.MiB, Rounded: 12 * sim.MiB, Segment: 12 * sim.MiB, Allocated: 85 * sim.MiB, Active: 85 * sim.MiB,
-		Reserved: 100 * sim.MiB, Capacity: 100 * sim.MiB, LargestFree: 0, Retries: 1,
+		Reserved: 100 * sim.MiB, Capacity: 100 * sim.MiB, OtherFree: 15 * sim.MiB, OtherStream: 1, Retries: 1,
 	}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if !strings.Contains(oom.Error(), "reserved 104857600, largest free block 0") || !strings.Contains(oom.Torch(), "Reserved but not allocated: 15.00 MiB") {
+	if !strings.Contains(oom.Error(), "largest free block 0 (stream 1 has one of 15728640)") || !strings.Contains(oom.Torch(), "Reserved but not allocated: 15.00 MiB") {
 		t.Error(oom.Error(), oom.Torch())
 	}
 	if got := a.LargestFree(12*sim.MiB, 1); got != 15*sim.MiB {

@@ -155,6 +155,17 @@ func verifyTrees(t rapid.TB, c *caching, free map[Block]bool) {
 // beside each other.
 func verifyRegions(t rapid.TB, c *caching) {
 	t.Helper()
+	used := map[int32]bool{0: true}
+	for b := range c.blocks {
+		if n := &c.blocks[b]; n.state != vacant {
+			used[n.region] = true
+		}
+	}
+	for i, r := range c.regions {
+		if r.size != 0 != used[int32(i+1)] {
+			t.Fatalf("region %d %+v has blocks: %v", i, r, used[int32(i+1)])
+		}
+	}
 	listed := 0
 	for id, p := range c.pools {
 		for s, list := range p.unmapped {
