@@ -1,6 +1,6 @@
 // Package inspect is what cmd/trace does with files: it tells what is in a
-// recorded workload, converts it to the native format, and replays an
-// allocator's history.
+// recorded workload, converts it to the native format, makes a swap plan for it,
+// and replays an allocator's history.
 //
 // # Where to start reading
 //
@@ -9,5 +9,7 @@
 //	info.go      trace info
 //	lives.go     when the storages of a program live and are used
 //	convert.go   trace convert
+//	plan.go      trace plan
+//	layered.go   trace layered
 //	snapshot.go  trace snapshot
 package inspect

@@ -30,6 +30,8 @@ func commands() []command {
 	return []command{
 		{"info", "PATH", "what is in a recorded workload: operators, kernels, storages, peak memory", runInfo},
 		{"convert", "PATH OUT.trace", "write a recorded workload in the native format", runConvert},
+		{"plan", "PATH", "what a planning policy would swap in a recorded iteration", runPlan},
+		{"layered", "OUT.trace", "write a small synthetic iteration whose plans are known, in the native format", runLayered},
 		{"snapshot", "FILE", "replay an allocator's history through the model and compare", runSnapshot},
 	}
 }

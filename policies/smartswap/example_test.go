@@ -51,7 +51,7 @@ func ExampleSchedule_Table() {
 		fmt.Println(err)
 	}
 	// Output:
-	// peak 11.23GiB, target 11.23GiB (reached), 0 operators above it; 6 swaps of 396MiB together in 0 rounds
+	// peak 11497 MiB, target 11497 MiB (reached), 0 operators above it; 6 swaps of 396 MiB together in 0 rounds
 	// tensor  bytes      out op  out   in op  in at  free  in free  score     delayed
 	// nrm1    34603008   2       F1.1  39     B1.3   F1.3  O0.0     0.000000  no
 	// qkv1    101711872  3       F1.1  38     B1.3   F1.3  O0.0     0.000000  no

@@ -67,8 +67,9 @@ func (s *Schedule) Table(w io.Writer, label func(profilers.Tensor) string) error
 	if !s.Reached {
 		reached = "not reached"
 	}
-	_, err := fmt.Fprintf(w, "peak %v, target %v (%s), %d operators above it; %d swaps of %v together in %d rounds\n",
-		s.Peak, s.Target, reached, s.Reductions, len(s.Swaps), s.Bytes(), s.Rounds)
+	mib := func(b sim.Bytes) float64 { return float64(b) / float64(sim.MiB) }
+	_, err := fmt.Fprintf(w, "peak %.10g MiB, target %.10g MiB (%s), %d operators above it; %d swaps of %.10g MiB together in %d rounds\n",
+		mib(s.Peak), mib(s.Target), reached, s.Reductions, len(s.Swaps), mib(s.Bytes()), s.Rounds)
 	if err != nil {
 		return err
 	}

@@ -99,18 +99,18 @@ func (c Config) Observation() *profilers.Observation {
 	r := profilers.NewRecorder(&n, c.Layers)
 	r.Begin(0, profilers.Spec{Records: profilers.IterationTime | profilers.OpNames | profilers.OpRecords |
 		profilers.TensorArgs | profilers.MemoryStats | profilers.SwapRecords})
-	steps := c.steps()
+	ops := c.Ops()
 	last := make(map[profilers.Tensor]int)
-	for i, s := range steps {
-		for _, t := range s.args {
+	for i, s := range ops {
+		for _, t := range s.Args {
 			last[t] = i
 		}
 	}
 	active := c.Base
 	live := make(map[profilers.Tensor]bool)
-	for i, s := range steps {
+	for i, s := range ops {
 		var args []profilers.TensorRec
-		for _, t := range s.args {
+		for _, t := range s.Args {
 			args = append(args, profilers.TensorRec{Tensor: t, Bytes: c.Bytes(t)})
 			if !live[t] {
 				live[t] = true
@@ -118,10 +118,10 @@ func (c Config) Observation() *profilers.Observation {
 			}
 		}
 		r.Op(profilers.OpRec{
-			ID: int64(i), Name: s.name, Stage: s.stage,
+			ID: int64(i), Name: s.name, Stage: s.Stage,
 			Allocated: active, Reserved: active, Active: active,
 		}, args)
-		for _, t := range s.args {
+		for _, t := range s.Args {
 			if last[t] == i && live[t] && t != Misc {
 				live[t] = false
 				active -= c.Bytes(t)
@@ -131,17 +131,23 @@ func (c Config) Observation() *profilers.Observation {
 	return r.End(c.Duration, false)
 }
 
-type step struct {
+// Op is an operator: its stage, all layers of a phase being layer 1, and its
+// arguments, inputs first. A tensor is written by the first operator that has
+// it.
+type Op struct {
+	Stage profilers.Stage
+	Args  []profilers.Tensor
 	name  int32
-	stage profilers.Stage
-	args  []profilers.Tensor
 }
 
-// steps lists the iteration's operators.
-func (c Config) steps() []step {
-	var all []step
+// Name of the operator.
+func (o Op) Name() string { return names[o.name] }
+
+// Ops lists the iteration's operators.
+func (c Config) Ops() []Op {
+	var all []Op
 	var stage profilers.Stage
-	do := func(name int32, args ...profilers.Tensor) { all = append(all, step{name, stage, args}) }
+	do := func(name int32, args ...profilers.Tensor) { all = append(all, Op{stage, args, name}) }
 	stage = profilers.Stage{Phase: profilers.Init}
 	do(opInit, Misc)
 	for m := 1; m <= c.MicroBatches; m++ {
