@@ -48,8 +48,8 @@ type RankInfo struct {
 // Place is where in the program something comes from.
 type Place struct {
 	Iteration int
-	Op        int64  // number of the operator in the rank's run, from 0
-	Name      string // of the operator; "construction" before the first iteration, "between operators"
+	Op        int64  // number of the operator in the rank's run, from 0; -1 = outside of operators
+	Name      string // of the operator; outside, "construction" or "between operators"
 	Stage     profilers.Stage
 	Layer     int32 // of the model, 1-based: that of the operator's first argument with one; 0 = none
 }
@@ -90,8 +90,11 @@ type HostSpan struct {
 	Waits      bool
 	Cause      HostCause // with Waits
 	Start, End sim.Time
-	Place      Place // the operator that is dispatched, or that issued the command
-	Command    int64 // launching: DeviceSpan.Command; 0 = an event
+	// Place is the operator that is dispatched, or that issued the command; of
+	// an event, the one that issued the command before.
+	Place   Place
+	Command int64  // launching: DeviceSpan.Command; 0 = an event
+	Tensor  string // launching: DeviceSpan.Tensor of a copy
 }
 
 // MemoryEvent is an entry of the allocator's history.
@@ -127,7 +130,7 @@ type observation struct {
 	waits  bool
 	cause  HostCause
 	since  sim.Time
-	launch HostSpan // the running launch, without its command
+	launch HostSpan // the running launch, or the last one
 
 	commands int64
 	copied   DeviceSpan // announced by the executor, issued next
@@ -187,6 +190,7 @@ func newObservation(r *rank, devices []int) *observation {
 	}
 	o := &observation{r: r, to: to}
 	o.placeAt.pc = -1
+	o.launch.Place.Op, o.launch.Place.Name = -1, r.opName()
 	memory := r.mem.(alloc.Inspector)
 	memory.Observe(o.traced)
 	for _, x := range to {
@@ -202,7 +206,7 @@ func newObservation(r *rank, devices []int) *observation {
 func (o *observation) here() *Place {
 	r := o.r
 	if r.prog == nil {
-		o.place.Name = r.opName()
+		o.place.Op, o.place.Name = -1, r.opName()
 		return &o.place
 	}
 	if o.placeAt.iteration == r.iteration && o.placeAt.pc == r.pc {
@@ -210,9 +214,13 @@ func (o *observation) here() *Place {
 		return &o.place
 	}
 	o.placeAt.iteration, o.placeAt.pc = r.iteration, r.pc
-	o.place = Place{Iteration: min(r.iteration, r.job.cfg.Iterations-1), Op: r.opID, Name: r.opName(), Stage: r.clock.stage}
+	o.place = Place{Iteration: min(r.iteration, r.job.cfg.Iterations-1), Op: -1, Name: r.opName(), Stage: r.clock.stage}
 	if r.pc < len(r.prog.Instrs) && r.prog.Instrs[r.pc].Kind == workloads.Op {
 		in := &r.prog.Instrs[r.pc]
+		o.place.Op = r.opID
+		if r.phase == atDue { // the next one's by now
+			o.place.Op--
+		}
 		for _, a := range r.prog.Args[in.ArgLo:in.ArgHi] {
 			if l := r.prog.Storages[a.Storage].Layer; l > 0 {
 				o.place.Layer = l
@@ -327,18 +335,18 @@ func (o *observation) pushed(s stream.ID, c *stream.Command) {
 // launching tells that the launching thread turns to the next command, at a cost.
 func (o *observation) launching(cost sim.Time) {
 	now := o.r.eng.Now()
-	o.launch = HostSpan{Thread: Launching, Start: now, End: now + cost}
+	o.launch = HostSpan{Thread: Launching, Start: now, End: now + cost, Place: o.launch.Place}
 }
 
 // launched tells that the launching thread has handed c over, after waiting for
 // room if need be.
 func (o *observation) launched(s stream.ID, c *stream.Command) {
-	span := o.launch
-	span.Place.Name = "event"
 	if q := &o.streams[s]; labelled(c.Kind) {
-		span.Place, span.Command = q.spans[q.launched].Place, q.spans[q.launched].Command
+		span := &q.spans[q.launched]
+		o.launch.Place, o.launch.Command, o.launch.Tensor = span.Place, span.Command, span.Tensor
 		q.launched++
 	}
+	span := o.launch
 	o.host(span)
 	span.Waits, span.Cause, span.Start, span.End = true, QueueFull, span.End, o.r.eng.Now()
 	o.host(span)

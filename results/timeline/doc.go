@@ -1,0 +1,30 @@
+// Package timeline keeps what happened in a run and writes it for the tools in
+// which people look at real jobs:
+//
+//	WriteTrace     Chrome trace JSON: Perfetto, chrome://tracing, MindStudio Insight
+//	WriteSamples   memory_record.csv, and
+//	WriteTensors   operator_memory.csv: MindStudio Insight, which wants both
+//	Snapshot       PyTorch memory snapshot: pytorch.org/memory_viz
+//	Curve          levels of memory and copies over time, for a figure
+//
+// A Recorder is an eager.Observer. It keeps the last iterations of a run, so
+// that neither it nor the files grow with the run's length: a viewer gives up
+// long before a simulation does.
+//
+// # Lanes
+//
+// In a trace each simulated rank is a process. Its lanes are the host's
+// dispatching thread, on which slices of operators and waits nest in slices of
+// phases and these in slices of iterations; the launching thread, if there is
+// one; and the streams of the device. Categories and arguments are those of
+// Kineto, so that tools made for its traces find kernels, copies, launches and
+// allocations: "correlation" ties a kernel to its launch, "External id" to its
+// operator.
+//
+// # Where to start reading
+//
+//	recorder.go  Recorder: from observations to spans, lives and levels
+//	trace.go     WriteTrace
+//	memory.go    WriteSamples, WriteTensors, Snapshot
+//	curve.go     Curve
+package timeline
