@@ -13,14 +13,18 @@
 //
 // # Where to start reading
 //
-//	config.go    Config: what a file may say
+//	config.go    Config: what a file may say;  spec.go of tables, figures, claims
 //	point.go     Point and Cell: the file, resolved
 //	search.go    the best point of a cell
+//	bisect.go    the largest value of a key that trains
 //	runner.go    Runner: what simulates a point, and its Outcome
 //	simulate.go  the Runner behind the command: node, workload, policy, run
+//	variation.go what makes iterations differ;  profile.go prices of profilers
+//	timeline.go  what a cell's answer looks like over time
+//	series.go    iterations kept, and what changes of the sequence cost
 //	run.go       workers, progress, interruption
 //	rows.go      columns of rows.csv and their meaning
-//	report.go    tables and figures;  claims.go claims
+//	report.go    tables;  figure.go figures;  claims.go claims
 //	main.go      the command: flags, files, exit codes
 //	decode.go    strict tables;  locate.go lines of keys, for messages
 package experiments

@@ -50,6 +50,7 @@ type command struct {
 	quick    bool
 	resume   bool
 	merge    bool
+	timeline string
 	shard    string
 	shardAt  int // of shards; -1 = all cells
 	shards   int
@@ -115,6 +116,7 @@ func parseArgs(args []string, stderr io.Writer) (*command, error) {
 	fs.BoolVar(&cmd.regen, "regen", false, "run and replace the committed results")
 	fs.BoolVar(&cmd.quick, "quick", false, "the file's [quick] form")
 	fs.BoolVar(&cmd.resume, "resume", false, "keep each simulation's outcome, and reuse those kept by the same program")
+	fs.StringVar(&cmd.timeline, "timeline", "", "write timelines of each cell's answer to this `folder`: a trace for Perfetto, memory over time, memory tables of the Ascend profiler, a snapshot for memory_viz")
 	fs.StringVar(&cmd.shard, "shard", "", "run cells `i/n` (0 <= i < n) and keep the outcomes for -merge")
 	fs.BoolVar(&cmd.merge, "merge", false, "write results from the outcomes that shards kept")
 	var paths []string
@@ -137,6 +139,8 @@ func parseArgs(args []string, stderr io.Writer) (*command, error) {
 		return nil, fmt.Errorf("%d experiment files given, want one: experiment CONFIG.toml [flags]", len(paths))
 	case cmd.parallel < 1 || cmd.parallel > 4096:
 		return nil, fmt.Errorf("-parallel %d: want from 1 to 4096 workers", cmd.parallel)
+	case cmd.timeline != "" && (cmd.shard != "" || cmd.check):
+		return nil, errors.New("-timeline and -shard or -check: want one of them; -timeline goes with a whole run or -merge")
 	case cmd.check && cmd.regen:
 		return nil, errors.New("-check and -regen: want one of them")
 	case cmd.merge && cmd.shard != "":
@@ -162,6 +166,7 @@ type experiment struct {
 	name   string
 	folder string // OUT/NAME
 	runner Runner
+	watch  observable // for -timeline
 	cells  []*Cell
 	hash   string // of file and settings
 	code   func() results.Code
@@ -193,6 +198,10 @@ func prepare(cmd *command, r Runner) (*experiment, error) {
 	fmt.Fprintf(h, "%s\n%v\n", config.Text, e.settings())
 	e.hash = hex.EncodeToString(h.Sum(nil))
 
+	var ok bool
+	if e.watch, ok = r.(observable); cmd.timeline != "" && !ok {
+		return nil, errors.New("-timeline: this runner cannot be observed")
+	}
 	kept := ""
 	if cmd.resume || cmd.merge || cmd.shard != "" {
 		program, err := programHash()
@@ -372,6 +381,11 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 	}
 	if err := e.print(stdout, found, claims); err != nil {
 		return err
+	}
+	if e.cmd.timeline != "" {
+		if err := e.timelines(ctx, found, stderr); err != nil {
+			return err
+		}
 	}
 	if e.cmd.regen {
 		if err := results.WriteFile(golden, frame.WriteCSV); err != nil {

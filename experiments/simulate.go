@@ -416,7 +416,10 @@ func (p *Point) settled() *Point {
 }
 
 // Run implements Runner.
-func (s *Simulator) Run(p *Point) (*Outcome, error) {
+func (s *Simulator) Run(p *Point) (*Outcome, error) { return s.Observe(p) }
+
+// Observe is Run under the eyes of observers, which change nothing.
+func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, error) {
 	p = p.settled()
 	node, err := s.node(p.Node)
 	if err != nil {
@@ -451,7 +454,7 @@ func (s *Simulator) Run(p *Point) (*Outcome, error) {
 		Unbounded: p.Strategy.Ideal, HostNone: p.Host == "none",
 		Iterations: int(p.Iterations), Warmup: int(p.Warmup), Layers: layers,
 		Limits:      sim.Limits{Events: maxEvents},
-		Fingerprint: true,
+		Fingerprint: true, Observers: observers,
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@
 //	table.go   Table and its four forms
 //	bars.go    Bars: grouped bars in panels
 //	lines.go   Lines: lines in panels
+//	memory.go  Memory: memory over time, with copies
 //	sheet.go   what figures share: layout, legend, file formats
 //	style.go   colours, fonts and sizes of figures
 package paper

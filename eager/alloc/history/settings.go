@@ -120,3 +120,25 @@ func expandable(s *snapshot.Snapshot) bool {
 	}
 	return false
 }
+
+// Settings tells o in the words of a snapshot, as far as Infer reads them.
+func Settings(o alloc.Options) []snapshot.Setting {
+	size := int64(-1) // unlimited
+	if o.MaxSplitSizeMB > 0 {
+		size = o.MaxSplitSizeMB * int64(sim.MiB)
+	}
+	list := []snapshot.Setting{
+		{Key: "max_split_size", Value: strconv.FormatInt(size, 10)},
+		{Key: "expandable_segments", Value: strconv.FormatBool(o.ExpandableSegments)},
+	}
+	divisions := strings.NewReplacer("[", "", "]", "", " ", "").Replace(o.RoundupPower2Divisions)
+	if divisions != "" && !strings.Contains(divisions, ":") { // one value for all sizes
+		divisions = "1:" + divisions + ",>:" + divisions
+	}
+	for entry := range strings.SplitSeq(divisions, ",") {
+		if interval, n, ok := strings.Cut(entry, ":"); ok {
+			list = append(list, snapshot.Setting{Key: "roundup_power2_divisions." + interval, Value: n})
+		}
+	}
+	return list
+}
