@@ -1,6 +1,7 @@
 // Command trace looks into recorded workloads and allocator histories:
 //
 //	go run ./cmd/trace info bert.trace
+//	go run ./cmd/trace plan -policy smartswap -preset faithful-v1 bert.trace
 //	go run ./cmd/trace snapshot snapshot.pickle
 //
 // Without arguments it lists what it can do. The exit code is 0 when all is

@@ -310,6 +310,43 @@ func TestVocabulary(t *testing.T) {
 	}
 }
 
+// TestPresets: each is what its name says where they differ most, and reads back
+// as itself.
+func TestPresets(t *testing.T) {
+	type traits struct {
+		planner    string
+		stableStep int
+		watches    bool
+		remembers  bool
+	}
+	want := map[string]traits{
+		"default":     {PlanLinks, 3, true, true},
+		"paper":       {PlanStages, 3, true, false},
+		"faithful-v2": {PlanAttention, 3, false, false},
+		"faithful-v1": {PlanStages, 10, false, false},
+	}
+	for _, p := range Presets() {
+		o, err := ReadOptions(policies.Params{"preset": p.Name})
+		if err != nil || o != p.Options() {
+			t.Errorf("%s: %+v, %v", p.Name, o, err)
+		}
+		if got := (traits{o.Planner, o.StableStep, o.Watch, o.Remember > 0}); got != want[p.Name] {
+			t.Errorf("%s: %+v, want %+v", p.Name, got, want[p.Name])
+		}
+	}
+	if len(Presets()) != len(want) {
+		t.Errorf("%d presets, want %d", len(Presets()), len(want))
+	}
+}
+
+// TestPaperStartsOver: evictions in the stable state, or another sequence, lead
+// back to warm-up.
+func TestPaperStartsOver(t *testing.T) {
+	check(t, run(New(Paper()), &stub{}, []iteration{{}, {}, {}, {}, {evictions: 1}, {}, {}, {layers: 6}, {}, {}}),
+		"warm-up full", "searching full armed", "stable light armed", "stable light armed",
+		"warm-up full", "warm-up full", "searching full armed", "warm-up full", "warm-up full", "searching full armed")
+}
+
 func TestOptions(t *testing.T) {
 	if o, err := ReadOptions(nil); err != nil || o != Default() {
 		t.Errorf("%+v, %v", o, err)

@@ -366,31 +366,3 @@ func TestTiesHaveAnOrder(t *testing.T) {
 		t.Errorf("order %d %d %d, want 9 2 3", all[0].Tensor, all[1].Tensor, all[2].Tensor)
 	}
 }
-
-// BenchmarkGenerate plans an iteration of 100,000 operators.
-func BenchmarkGenerate(b *testing.B) {
-	c := twelve
-	c.Layers, c.MicroBatches = 100, 100
-	c.Duration = 30 * sim.Second
-	obs := c.Observation()
-	for _, x := range []struct {
-		name string
-		o    Options
-	}{{"faithful-v1", FaithfulV1()}, {"default", Default()}} {
-		b.Run(x.name, func(b *testing.B) {
-			o := x.o
-			o.Target, o.Reduction = Reduction, 20*sim.GiB
-			swaps := 0
-			for b.Loop() {
-				s, err := Generate(Input{Profile: obs, Duration: obs.Duration, Weight: 2}, &o)
-				if err != nil {
-					b.Fatal(err)
-				}
-				swaps = len(s.Swaps)
-				s.Plan(nil)
-			}
-			b.ReportMetric(float64(len(obs.Ops)), "ops")
-			b.ReportMetric(float64(swaps), "swaps")
-		})
-	}
-}
