@@ -229,7 +229,7 @@ func (c *caching) carve(b Block, rounded sim.Bytes) Block {
 // countSplit changes inactive_split, which counts neither expandable segments
 // nor SmartSwap's large pool.
 func (c *caching) countSplit(n *block, blocks, bytes int64) {
-	if n.region != 0 || n.large() && c.chunked {
+	if bytes == 0 || n.region != 0 || n.large() && c.chunked {
 		return
 	}
 	for _, t := range c.tallies(n.pool) {
