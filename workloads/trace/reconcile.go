@@ -28,6 +28,7 @@ func (t *timeline) reconcile(rep *Report, file string, totals []tlTotal) {
 		return
 	}
 	slices.SortStableFunc(totals, func(a, b tlTotal) int { return cmp.Compare(a.at, b.at) })
+	totals = lastOfInstants(totals)
 	r := reconciler{t: t, freed: make([]int, 0, len(t.tensors))}
 	for i := range t.tensors {
 		if t.tensors[i].freed != never {
@@ -66,6 +67,19 @@ func (t *timeline) reconcile(rep *Report, file string, totals []tlTotal) {
 	if r.unseen > 0 {
 		rep.note(Inferred, file, "%d allocations without a record, %d bytes, put where the allocator's totals rise", r.unseen, r.unseenBytes)
 	}
+}
+
+// lastOfInstants keeps the last of totals with the same instant: the one after
+// all events of that instant.
+func lastOfInstants(totals []tlTotal) []tlTotal {
+	n := 0
+	for i := range totals {
+		if i+1 == len(totals) || totals[i].at != totals[i+1].at {
+			totals[n] = totals[i]
+			n++
+		}
+	}
+	return totals[:n]
 }
 
 type reconciler struct {
