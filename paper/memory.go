@@ -143,6 +143,7 @@ func (l *levels) Plot(c draw.Canvas, p *plot.Plot) {
 	if l.Limit > 0 {
 		dashed := draw.LineStyle{Color: color.Black, Width: lineWidth, Dashes: []vg.Length{vg.Points(3), vg.Points(2)}}
 		c.StrokeLine2(dashed, c.Min.X, toY(l.Limit), c.Max.X, toY(l.Limit))
+		c.FillText(textStyle(smallSize), vg.Point{X: c.Min.X + legendGap, Y: toY(l.Limit) + legendGap/2}, "capacity")
 	}
 	for level, steps := range l.Steps {
 		var joined []vg.Point

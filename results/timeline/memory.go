@@ -82,7 +82,7 @@ func (k *rank) allocations() []life {
 			list = append(list, l)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b life) int { return cmp.Or(cmp.Compare(a.born, b.born), cmp.Compare(a.addr, b.addr)) })
+	slices.SortFunc(list, func(a, b life) int { return cmp.Compare(a.bornAs, b.bornAs) })
 	return list
 }
 

@@ -59,6 +59,7 @@ type rank struct {
 	recorder *history.Recorder
 	frames   map[frameKey][]snapshot.Frame
 	event    *eager.MemoryEvent
+	entries  int64
 }
 
 // work is a device span.
@@ -104,6 +105,7 @@ type life struct {
 	stream            alloc.Stream
 	born, freed, gone sim.Time // freed and gone are never if they have not happened
 	iteration         int32    // in which it was gone
+	bornAs, freedAs   int64    // numbers of the entries in the history
 	atAlloc, atFree   eager.Counters
 }
 
@@ -192,16 +194,18 @@ func (r *Recorder) Memory(e *eager.MemoryEvent) {
 	k := r.ranks[e.Rank]
 	k.reach(e.Place.Iteration, r.opts.Iterations, e.Time)
 	k.event = e
+	k.entries++
 	k.tap.pass(e.Trace)
 	switch e.Action {
 	case alloc.Alloc:
 		k.bear(life{
 			op: e.Place.Name, tensor: e.Tensor, addr: e.Addr, size: e.Counters.Allocated - k.last.Allocated, stream: e.Stream,
-			born: e.Time, freed: never, gone: never, atAlloc: e.Counters,
+			born: e.Time, freed: never, gone: never, atAlloc: e.Counters, bornAs: k.entries,
 		})
 	case alloc.FreeRequested:
 		if i, ok := k.at[e.Addr]; ok {
-			k.open[i].freed, k.open[i].atFree = e.Time, e.Counters
+			l := &k.open[i]
+			l.freed, l.freedAs, l.atFree = e.Time, k.entries, e.Counters
 		}
 	case alloc.FreeCompleted:
 		if i, ok := k.at[e.Addr]; ok {

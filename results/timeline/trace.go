@@ -1,8 +1,10 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 
 	"smartswap/eager"
 	"smartswap/eager/stream"
@@ -216,21 +218,29 @@ func (t *tracer) memory() {
 			}
 		}
 	}
-	device := t.k.info.Devices[0]
-	for _, l := range t.k.allocations() {
+	type change struct {
+		entry int64
+		at    sim.Time
+		bytes sim.Bytes // below zero for a release
+		total eager.Counters
+		*life
+	}
+	var changes []change
+	lives := t.k.allocations()
+	for i := range lives {
+		l := &lives[i]
 		if l.born >= t.k.from() {
-			t.change(l.born, l.size, &l, l.atAlloc, device)
+			changes = append(changes, change{l.bornAs, l.born, l.size, l.atAlloc, l})
 		}
-		if l.freed != never {
-			t.change(l.freed, -l.size, &l, l.atFree, device)
+		if l.freed >= t.k.from() {
+			changes = append(changes, change{l.freedAs, l.freed, -l.size, l.atFree, l})
 		}
 	}
-}
-
-// change writes one [memory] event; n is below zero for a release.
-func (t *tracer) change(at sim.Time, n sim.Bytes, l *life, c eager.Counters, device int) {
-	t.Instant(t.pid, laneDispatch, catMemory, "[memory]", nanoseconds(at),
-		chrome.Field{Name: "Bytes", Value: int64(n)}, chrome.Field{Name: "Addr", Value: int64(l.addr)},
-		chrome.Field{Name: "Total Allocated", Value: int64(c.Allocated)}, chrome.Field{Name: "Total Reserved", Value: int64(c.Reserved)},
-		chrome.Field{Name: "Device Type", Value: 1}, chrome.Field{Name: "Device Id", Value: device}, chrome.Field{Name: "tensor", Value: l.tensor})
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.entry, b.entry) })
+	for _, c := range changes {
+		t.Instant(t.pid, laneDispatch, catMemory, "[memory]", nanoseconds(c.at),
+			chrome.Field{Name: "Bytes", Value: int64(c.bytes)}, chrome.Field{Name: "Addr", Value: int64(c.addr)},
+			chrome.Field{Name: "Total Allocated", Value: int64(c.total.Allocated)}, chrome.Field{Name: "Total Reserved", Value: int64(c.total.Reserved)},
+			chrome.Field{Name: "Device Type", Value: 1}, chrome.Field{Name: "Device Id", Value: t.k.info.Devices[0]}, chrome.Field{Name: "tensor", Value: c.tensor})
+	}
 }
