@@ -22,7 +22,7 @@
 //	storage.go   Storage and its copies
 //	options.go   Options: every switch of the executor
 //	executor.go  Executor: swap-out, swap-in, holds
-//	plan.go      an armed plan: matching, stage tasks
+//	plan.go      an armed plan: matching, stage tasks, chunks of states
 package swap
 
 import (
@@ -81,7 +81,6 @@ type Storage struct {
 
 	feature   policies.Feature
 	featureIn int64 // iteration that feature belongs to, +1
-	swap      int32 // index in the armed plan that took it out; -1 = none
 	fault     bool  // the pending arrival is a demand fault
 }
 

@@ -157,12 +157,8 @@ func TestInheritedPlanThatDoesNotDo(t *testing.T) {
 // a layer still is, as far as it is there.
 func TestFit(t *testing.T) {
 	o := Default()
-	s := generate(t, o, 0)
-	o.Target, o.Reduction = Reduction, 1536*sim.MiB
-	s, err := Generate(Input{Profile: twelve.Observation(), Duration: twelve.Duration}, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.Target = Reduction
+	s := generate(t, o, 1536*sim.MiB)
 	plan, old := s.Plan(nil), twelve.Observation()
 	forward := profilers.Stage{Phase: profilers.Forward, MicroBatch: 1}
 	backward := profilers.Stage{Phase: profilers.Backward, MicroBatch: 1}
