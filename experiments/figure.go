@@ -64,7 +64,11 @@ func (c *Config) barFigure(spec *FigureSpec, cells []*CellResult) *paper.Bars {
 		if spec.Bars == "column" {
 			group, bar = bar, group
 		}
-		if v, ok := valueOf(cell, spec.Value); ok {
+		v, ok := valueOf(cell, spec.Value)
+		switch {
+		case !ok && cell.Best >= 0:
+			b.Panels[i].Absent = "none" // of several reasons
+		case ok:
 			b.Panels[i].Values[slices.Index(groupNames, group)][slices.Index(b.Series, bar)] = v.Number()
 		}
 	}
