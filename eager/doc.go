@@ -47,4 +47,5 @@
 //	memory.go   allocation, pressure, out of memory
 //	runtime.go  what a policy can do (policies.Runtime)
 //	report.go   what a run tells
+//	observe.go  Observer: who watches a run, and what they see
 package eager

@@ -15,4 +15,5 @@
 //	manifest.go   Manifest: provenance of a result set
 //	golden.go     comparison with committed results
 //	file.go       atomic writes
+//	timeline/     what happened in a run, for the viewers of real jobs
 package results
