@@ -109,8 +109,8 @@ type MemoryEvent struct {
 	Counters Counters
 }
 
-// Counters are levels of memory in bytes; see alloc.Stats. Host is what buffers
-// for copies take of host memory.
+// Counters are levels of memory in bytes; see alloc.Stats. Host is what is in use
+// of the pinned pool.
 type Counters struct{ Allocated, Active, Reserved, Host sim.Bytes }
 
 // observation tells the observers of a job about one rank.
