@@ -113,7 +113,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	r := &rank{
 		job: j, index: i, eng: j.eng, costs: &j.node.Host, ready: alloc.NoBlock, scratch: alloc.NoBlock,
 		names: new(profilers.Names), residents: len(d.Residents), reason: swap.Ordered, created: make(map[swap.Identity]int32),
-		drains: cfg.Executor.Drain == "enough", slots: j.node.Host.TaskQueue, depth: j.node.Host.LaunchQueue,
+		slots: j.node.Host.TaskQueue, depth: j.node.Host.LaunchQueue,
 	}
 	r.self = j.eng.Register(r)
 	r.dev = stream.New(j.eng, j.share, j.machine, j.fabric, j.node.Device.Beside, i, i, r)
@@ -125,7 +125,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	if err := cfg.admit(r.needs); err != nil {
 		return nil, err
 	}
-	if r.mem, err = alloc.New(cfg.Allocator, cfg.capacity(), r.env()); err != nil {
+	if r.mem, err = alloc.New(cfg.Allocator, cfg.capacity(), r); err != nil {
 		return nil, err
 	}
 	r.fits = r.mem.(alloc.Fitter)

@@ -25,34 +25,23 @@ func (r *rank) Record(s alloc.Stream) alloc.Event { return alloc.Event(r.dev.End
 // Done tells whether the device has passed e.
 func (r *rank) Done(e alloc.Event) bool { return r.dev.Done(stream.Event(e)) }
 
-// drainer is a rank as an Env that lets the allocator ask for what is held for
-// copies under way, before its pool grows.
-type drainer struct{ *rank }
+// Drain implements alloc.Drainer: the allocator asks for what is held for
+// copies under way, before or after it has tried to grow (Options.Drain).
+func (r *rank) Drain() bool { return r.x.Drain() }
 
-// Drain implements alloc.Drainer.
-func (d drainer) Drain() bool { return d.x.Drain() }
+// Wait implements alloc.Waiter: stream s is made to wait for e before a block
+// is used again.
+func (r *rank) Wait(s alloc.Stream, e alloc.Event) { r.wait(stream.ID(s), stream.Event(e)) }
 
-// env is the rank as its allocator sees it. Draining late needs nothing of the
-// allocator: allocate does it once Malloc has failed.
-func (r *rank) env() alloc.Env {
-	if r.job.cfg.Allocator.Drain == "early" {
-		return drainer{r}
-	}
-	return r
-}
-
-// allocate gets a block on the compute stream. Failing that, it gives back
-// what is held for copies under way (before the allocator grows or gives its
-// cache back, if only enough is to be drained; after, as shipped, if all); then, with guard, it asks the policy to
-// make room, as long as the policy frees something.
+// allocate gets a block on the compute stream; the allocator gives back what is
+// held for copies under way where its order of attempts says so. Failing that,
+// with guard, the policy is asked to make room, as long as it frees something.
 func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 	if b := r.ready; b != alloc.NoBlock {
 		r.ready = alloc.NoBlock
 		return b, granted
 	}
 	for {
-		for r.drains && r.x.Holding() && !r.fits.Fits(size, 0) && r.x.Drain() {
-		}
 		b, err := r.mem.Malloc(size, 0)
 		sync := r.payAllocator()
 		if err == nil {
@@ -71,9 +60,6 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 			return alloc.NoBlock, blocked
 		}
 		r.synced = false
-		if r.x.Drain() {
-			continue
-		}
 		if !guard {
 			return alloc.NoBlock, failed
 		}
@@ -124,7 +110,9 @@ func (r *rank) payAllocator() (sync bool) {
 		sim.Time(c.Polls)*r.costs.EventQuery +
 		sim.Time(c.Records)*r.costs.EventRecord +
 		sim.Time(c.DriverAllocs)*r.costs.DriverAlloc +
-		sim.Time(c.DriverFrees)*r.costs.DriverFree
+		sim.Time(c.DriverFrees)*r.costs.DriverFree +
+		sim.Time(c.Waits)*r.costs.StreamWait
+	r.Charge(sim.Time(c.Maps+c.Unmaps) * mapCost)
 	return c.Sync || c.DeviceSync
 }
 

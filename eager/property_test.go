@@ -63,11 +63,10 @@ func drawConfig(t *rapid.T, job *eagertest.Random) eager.Config {
 // drawPolicy draws a registered policy with options that make it act on small
 // tensors.
 func drawPolicy(t *rapid.T, unit int64) (string, func() (policies.Policy, error)) {
-	names := registry.Names()
-	for range 2 * len(registry.Names()) { // the one that plans has most to get wrong
-		names = append(names, "smartswap")
+	name := "smartswap" // the one that plans has most to get wrong
+	if rapid.SampledFrom([]bool{false, false, false, false, true}).Draw(t, "another policy") {
+		name = rapid.SampledFrom(registry.Names()).Draw(t, "policy")
 	}
-	name := rapid.SampledFrom(names).Draw(t, "policy")
 	params := policies.Params{}
 	if name == "smartswap" {
 		preset := rapid.SampledFrom(smartswap.Presets()).Draw(t, "preset")
@@ -104,14 +103,25 @@ func TestProperties(t *testing.T) {
 	var n bites
 	rapid.Check(t, func(t *rapid.T) {
 		// Tensors are large enough for the caching allocator to cut.
-		backend := rapid.SampledFrom([]string{"bytes", "bytes", "caching"}).Draw(t, "allocator")
+		backend := rapid.SampledFrom([]string{"bytes", "bytes", "caching", "pages", "stitching"}).Draw(t, "allocator")
 		unit := sim.Bytes(512)
-		if backend == "caching" {
+		if backend != "bytes" {
 			unit = 128 * sim.KiB
 		}
 		job := eagertest.DrawJob(t, 3, unit)
 		cfg := drawConfig(t, job)
-		cfg.Allocator.Backend = backend
+		switch backend {
+		case "pages":
+			cfg.Allocator.Backend, cfg.Allocator.ExpandableSegments = "caching", true
+		case "stitching":
+			cfg.Allocator = alloc.SmartSwapOptions()
+		default:
+			cfg.Allocator.Backend = backend
+		}
+		if backend != "bytes" {
+			cfg.Allocator.Drain = rapid.SampledFrom([]string{"late", "early"}).Draw(t, "drain when")
+			cfg.Allocator.EventPolicy = rapid.SampledFrom([]string{"query", "query-lazy", "wait-at-reuse"}).Draw(t, "event policy")
+		}
 
 		// What the program does when nothing is in its way.
 		free := cfg
@@ -126,7 +136,7 @@ func TestProperties(t *testing.T) {
 		}
 		peak := sim.Bytes(ideal.Peak(func(r *eager.RankReport) int64 { return r.Memory.Reserved.Peak }))
 		floor := min(job.Floor(), peak)
-		if cfg.Allocator.Backend == "caching" {
+		if backend != "bytes" {
 			floor = min(peak, floor+100*sim.MiB) // whole segments of 2 and 20 MiB
 		}
 		percent := rapid.SampledFrom([]sim.Bytes{-10, 20, 40, 50, 60, 70, 75, 80, 85, 88, 90, 92, 95, 97, 99, 105}).Draw(t, "HBM, percent of the way from floor to peak")

@@ -102,7 +102,6 @@ type rank struct {
 	ready   alloc.Block
 	synced  bool
 	attempt int
-	drains  bool // holds are drained before the allocator grows
 
 	// Launching thread.
 	step      queue // issued in this step

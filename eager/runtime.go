@@ -14,6 +14,7 @@ const (
 	eventCost    = 300 * sim.Nanosecond // delivering one event to a policy
 	eventArgCost = 50 * sim.Nanosecond  // per operator argument in it
 	matchCost    = 2 * sim.Nanosecond   // comparing a tensor with a pending swap
+	mapCost      = 30 * sim.Microsecond // mapping or unmapping one physical handle of device memory
 )
 
 // Reasons for which a policy's own actions move data.

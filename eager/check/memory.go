@@ -14,6 +14,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -42,9 +43,10 @@ func (m *Memory) current(s *swap.Storage) token {
 // span is a range of device memory.
 type span struct{ lo, hi uint64 }
 
-// access is what a command does with a range or a host buffer.
+// access is what a command does with device memory or a host buffer. A block
+// that is stitched together has several spans.
 type access struct {
-	span
+	spans  []span
 	buffer alloc.Buffer // alloc.NoBuffer: device memory
 	expect token        // before; 0 = does not matter
 	leave  token        // after; 0 = unchanged
@@ -62,7 +64,7 @@ type Memory struct {
 	content  regions
 	hosts    []token // by buffer
 	owned    []span  // allocated blocks in address order
-	blocks   map[alloc.Block]span
+	blocks   map[alloc.Block][]span
 	versions map[policies.Handle]uint32
 	pending  []access               // of the operator being issued
 	streams  [stream.Count][]record // issued, not retired, in order
@@ -70,7 +72,7 @@ type Memory struct {
 
 // NewMemory returns the checks of one rank; broken invariants go to report.
 func NewMemory(rank int, mem alloc.Allocator, now func() sim.Time, report func(format string, args ...any)) *Memory {
-	return &Memory{rank: rank, mem: mem, report: report, now: now, blocks: make(map[alloc.Block]span), versions: make(map[policies.Handle]uint32)}
+	return &Memory{rank: rank, mem: mem, report: report, now: now, blocks: make(map[alloc.Block][]span), versions: make(map[policies.Handle]uint32)}
 }
 
 // Begin, Reads, Writes and Issue describe the kernel issued next: all it reads
@@ -79,13 +81,13 @@ func (m *Memory) Begin() { m.pending = m.pending[:0] }
 
 // Reads tells that the kernel needs the present content of s.
 func (m *Memory) Reads(s *swap.Storage) {
-	m.pending = append(m.pending, access{span: m.range_(s.Block, s.Bytes), buffer: alloc.NoBuffer, expect: m.current(s)})
+	m.pending = append(m.pending, access{spans: m.spans(s.Block, s.Bytes), buffer: alloc.NoBuffer, expect: m.current(s)})
 }
 
 // Writes tells that the kernel leaves a new content of s behind.
 func (m *Memory) Writes(s *swap.Storage) {
 	m.versions[s.Handle]++
-	m.pending = append(m.pending, access{span: m.range_(s.Block, s.Bytes), buffer: alloc.NoBuffer, leave: m.current(s)})
+	m.pending = append(m.pending, access{spans: m.spans(s.Block, s.Bytes), buffer: alloc.NoBuffer, leave: m.current(s)})
 }
 
 // Issue puts the kernel on a stream.
@@ -97,24 +99,42 @@ func (m *Memory) Issue(on stream.ID) {
 func (m *Memory) Immediate() {
 	for _, a := range m.pending {
 		if a.leave != 0 {
-			m.content.set(a.span, a.leave)
+			m.put(&a, a.leave)
 		}
 	}
 }
 
 // Resident gives a storage that exists before the first iteration its content.
 func (m *Memory) Resident(s *swap.Storage) {
-	m.content.set(m.range_(s.Block, s.Bytes), m.current(s))
+	for _, r := range m.spans(s.Block, s.Bytes) {
+		m.content.set(r, m.current(s))
+	}
 }
 
-func (m *Memory) range_(b alloc.Block, size sim.Bytes) span {
-	addr, _ := m.mem.Range(b)
-	return span{addr, addr + uint64(size)}
+// spans are the first size bytes of b in physical memory.
+func (m *Memory) spans(b alloc.Block, size sim.Bytes) []span {
+	var all []span
+	m.pieces(b, func(addr uint64, n sim.Bytes) {
+		if n = min(n, size); n > 0 {
+			all = append(all, span{addr, addr + uint64(n)})
+			size -= n
+		}
+	})
+	return all
+}
+
+// pieces are where b lies, rounded size included.
+func (m *Memory) pieces(b alloc.Block, f func(addr uint64, n sim.Bytes)) {
+	if i, ok := m.mem.(alloc.Inspector); ok {
+		i.Pieces(b, f)
+		return
+	}
+	f(m.mem.Range(b))
 }
 
 // Copied puts a copy on a stream.
 func (m *Memory) Copied(on stream.ID, s *swap.Storage, b alloc.Block, c *swap.Copy, dir hw.Direction) {
-	dev := access{span: m.range_(b, s.Bytes), buffer: alloc.NoBuffer}
+	dev := access{spans: m.spans(b, s.Bytes), buffer: alloc.NoBuffer}
 	host := access{buffer: c.Buffer}
 	t := m.current(s)
 	if dir == hw.D2H {
@@ -168,7 +188,7 @@ func (m *Memory) Retired(s stream.ID, c *stream.Command) {
 // updated tells whether the command itself writes what a reads.
 func (m *Memory) updated(r *record, a *access) bool {
 	for i := range r.accesses {
-		if w := &r.accesses[i]; w.leave != 0 && w.buffer == a.buffer && w.span == a.span {
+		if w := &r.accesses[i]; w.leave != 0 && w.buffer == a.buffer && slices.Equal(w.spans, a.spans) {
 			return true
 		}
 	}
@@ -201,7 +221,15 @@ func (m *Memory) undisturbed(s stream.ID, a *access) {
 
 func (m *Memory) get(a *access) (token, bool) {
 	if a.buffer == alloc.NoBuffer {
-		return m.content.get(a.span)
+		var all token
+		for i, r := range a.spans {
+			t, ok := m.content.get(r)
+			if !ok || i > 0 && t != all {
+				return 0, false
+			}
+			all = t
+		}
+		return all, true
 	}
 	if int(a.buffer) < len(m.hosts) {
 		return m.hosts[a.buffer], true
@@ -211,7 +239,9 @@ func (m *Memory) get(a *access) (token, bool) {
 
 func (m *Memory) put(a *access, t token) {
 	if a.buffer == alloc.NoBuffer {
-		m.content.set(a.span, t)
+		for _, r := range a.spans {
+			m.content.set(r, t)
+		}
 		return
 	}
 	for int(a.buffer) >= len(m.hosts) {
@@ -228,34 +258,29 @@ func (m *Memory) Bound(_ *swap.Storage, b alloc.Block) {
 	if _, known := m.blocks[b]; known {
 		return
 	}
-	addr, size := m.mem.Range(b)
-	r := span{addr, addr + uint64(size)}
-	i, _ := slices.BinarySearchFunc(m.owned, r, func(a, b span) int {
-		switch {
-		case a.lo < b.lo:
-			return -1
-		case a.lo > b.lo:
-			return 1
+	m.pieces(b, func(addr uint64, n sim.Bytes) {
+		r := span{addr, addr + uint64(n)}
+		i, _ := slices.BinarySearchFunc(m.owned, r, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
+		if i > 0 && m.owned[i-1].hi > r.lo || i < len(m.owned) && m.owned[i].lo < r.hi {
+			m.report("rank %d at %v: block [%#x, %#x) overlaps another (3)", m.rank, m.now(), r.lo, r.hi)
 		}
-		return 0
+		m.owned = slices.Insert(m.owned, i, r)
+		m.blocks[b] = append(m.blocks[b], r)
 	})
-	if i > 0 && m.owned[i-1].hi > r.lo || i < len(m.owned) && m.owned[i].lo < r.hi {
-		m.report("rank %d at %v: block [%#x, %#x) overlaps another (3)", m.rank, m.now(), r.lo, r.hi)
-	}
-	m.owned = slices.Insert(m.owned, i, r)
-	m.blocks[b] = r
 }
 
 // Freed forgets a block.
 func (m *Memory) Freed(b alloc.Block) {
-	r, ok := m.blocks[b]
+	rs, ok := m.blocks[b]
 	if !ok {
 		m.report("rank %d at %v: a block is freed that was never bound (3)", m.rank, m.now())
 		return
 	}
 	delete(m.blocks, b)
-	if i := slices.Index(m.owned, r); i >= 0 {
-		m.owned = slices.Delete(m.owned, i, i+1)
+	for _, r := range rs {
+		if i := slices.Index(m.owned, r); i >= 0 {
+			m.owned = slices.Delete(m.owned, i, i+1)
+		}
 	}
 }
 
