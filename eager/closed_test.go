@@ -375,6 +375,24 @@ func TestClosedForms(t *testing.T) {
 			want: 10*us + 2*(3*us+30*us) + 5*us,
 		},
 		{
+			name:   "pageable memory: a quarter of the rate, and the host waits",
+			node:   func(n *hw.Node) { n.Host.Pinned = 1 },
+			config: func(c *eager.Config) { c.Executor.Pageable = true },
+			policy: script{0: evict(0)},
+			program: func(_ int, b *workloads.Builder, n *workloads.Names) {
+				x := b.New(tensor(30_000))
+				b.Op(eagertest.Kernel(n, "a", 10*us), workloads.Out(x))
+				b.Op(eagertest.Kernel(n, "b", 5*us), workloads.InPlace(x))
+				b.Drop(x)
+			},
+			want: 10*us + 120*us + 120*us + 5*us,
+			also: func(t *testing.T, r *eager.Report) {
+				if got := r.Ranks[0].Host.Wait[eager.EvictWait]; got != 250*us {
+					t.Errorf("host waited %v for copies, want 250us", got)
+				}
+			},
+		},
+		{
 			name:   "a clean copy evicts for free",
 			policy: script{0: evict(0), 1: evict(0)},
 			program: func(_ int, b *workloads.Builder, n *workloads.Names) {

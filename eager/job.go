@@ -142,6 +142,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 		watch = append(watch, r.obs)
 	}
 	r.x = swap.New(cfg.Executor, r.costs, r.dev, r.mem, r.pool, r, watch.watcher(), r.swapped)
+	r.x.Room = max(0, j.node.Host.Memory-j.node.Host.Pinned) / sim.Bytes(max(1, j.node.Devices))
 	r.level = policies.Full
 	if r.needs.Fields == 0 {
 		r.level = policies.Off

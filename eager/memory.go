@@ -78,9 +78,7 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 			r.outOfMemory(oom)
 			return alloc.NoBlock, failed
 		}
-		if e, wait := r.x.Awaited(); wait {
-			r.finish = true
-			r.await(EvictWait, e)
+		if r.x.Awaiting() {
 			return alloc.NoBlock, blocked
 		}
 	}

@@ -48,6 +48,7 @@ func drawConfig(t *rapid.T, job *eagertest.Random) eager.Config {
 		Drain:    rapid.SampledFrom([]string{"enough", "all"}).Draw(t, "drain"),
 		Features: rapid.SampledFrom([]string{"storage", "pointer"}).Draw(t, "features"),
 		Match:    rapid.SampledFrom([]string{swap.MatchFeature, swap.MatchFeature, swap.MatchFeature, swap.MatchPosition, swap.MatchTruth}).Draw(t, "match"),
+		Pageable: rapid.Bool().Draw(t, "pageable"),
 		Settle:   rapid.Bool().Draw(t, "settle"),
 		Priority: rapid.SampledFrom([]int{1, 4}).Draw(t, "priority"),
 	}

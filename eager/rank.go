@@ -198,6 +198,11 @@ func (r *rank) run() {
 			r.finish = false
 			r.x.Finish()
 		}
+		if r.x.Awaiting() {
+			r.finish = true
+			r.await(EvictWait, r.x.Awaited()...)
+			continue
+		}
 		switch r.phase {
 		case atBirth:
 			r.bear()

@@ -108,6 +108,8 @@ type Executor struct {
 	chunks  chunks
 	seen    map[profilers.Tensor]Identity // by truth: tensors of profiled iterations
 	Stats   Stats
+	// Room is what the host has for pageable buffers.
+	Room sim.Bytes
 }
 
 // New returns an executor. swaps, if not nil, hears of every copy.
@@ -222,8 +224,10 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 		buf, fresh, err = x.pool.Alloc(s.Bytes)
 	}
 	if err != nil {
-		x.Stats.NoHost++
-		return policies.NoHost
+		if x.Stats.NoHost++; !x.opts.Pageable || x.pageable(s.Bytes) {
+			return policies.NoHost
+		}
+		buf, wait = x.pool.AllocPageable(s.Bytes), true
 	}
 	if fresh > 0 {
 		x.host.Charge(x.costs.PinFixed + sim.Time(int64(x.costs.PinPerMiB)*int64(fresh)/int64(sim.MiB)))
@@ -258,6 +262,12 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 		x.hold(stage, hold{ends: e, block: b, buffer: alloc.NoBuffer})
 	}
 	return policies.Done
+}
+
+// pageable tells whether s more bytes of pageable memory are more than the host
+// has beside the pinned pool.
+func (x *Executor) pageable(s sim.Bytes) (exhausted bool) {
+	return sim.Bytes(x.pool.Stats().Pageable.Current)+s > x.Room
 }
 
 // leave takes the device copy from s.
@@ -359,7 +369,7 @@ func (x *Executor) order(s stream.ID, e stream.Event) {
 }
 
 func (x *Executor) move(s *Storage, b alloc.Block, c *Copy, dir hw.Direction, on stream.ID) stream.Event {
-	cmd := stream.Command{Kind: stream.Copy, Dir: dir, Bytes: s.Bytes}
+	cmd := stream.Command{Kind: stream.Copy, Dir: dir, Bytes: s.Bytes, Pageable: x.pool.Pageable(c.Buffer)}
 	if dir == hw.H2D {
 		cmd.Weight = int32(x.opts.Priority)
 	}
@@ -367,6 +377,9 @@ func (x *Executor) move(s *Storage, b alloc.Block, c *Copy, dir hw.Direction, on
 		x.watch.Copied(on, s, b, c, dir)
 	}
 	e := x.host.Push(on, cmd)
+	if cmd.Pageable && dir == hw.H2D { // a copy from pageable memory blocks its caller
+		x.sync = append(x.sync, hold{ends: e, block: alloc.NoBlock, buffer: alloc.NoBuffer})
+	}
 	c.Busy = e
 	return e
 }
@@ -531,19 +544,26 @@ func (x *Executor) drainAll() bool {
 	return got
 }
 
-// Awaited is the event the host must wait for before Finish, if any.
-func (x *Executor) Awaited() (stream.Event, bool) {
-	if len(x.sync) == 0 {
-		return 0, false
+// Awaiting tells whether the host must wait for copies.
+func (x *Executor) Awaiting() bool { return len(x.sync) > 0 }
+
+// Awaited are the copies that the host must wait for before Finish: synchronous
+// swap-outs, and all copies between the device and pageable memory.
+func (x *Executor) Awaited() []stream.Event {
+	var all []stream.Event
+	for _, h := range x.sync {
+		all = append(all, h.ends)
 	}
-	return x.sync[len(x.sync)-1].ends, true
+	return all
 }
 
 // Finish gives back the blocks of synchronous swap-outs, once the host has
 // waited for them.
 func (x *Executor) Finish() {
 	for _, h := range x.sync {
-		x.free(h.block, [2]stream.Event{})
+		if h.block != alloc.NoBlock {
+			x.free(h.block, [2]stream.Event{})
+		}
 	}
 	x.sync = x.sync[:0]
 }

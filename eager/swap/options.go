@@ -24,6 +24,10 @@ type Options struct {
 	// "guard" evicts for it like any allocation (shipped), "defer" leaves
 	// it to the operators that follow and finally to a demand fault.
 	Prefetch string
+	// Pageable has swap-outs for which the pinned pool has no room go to
+	// pageable memory, slowly and with the host waiting; otherwise they are
+	// refused (shipped: nothing is foreseen).
+	Pageable bool
 	// Drain says how much of the memory held for swap-outs under way an
 	// allocation that does not fit gives back, the compute stream waiting:
 	// "all" (shipped), or "enough", the oldest first until it fits.
