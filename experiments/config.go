@@ -189,6 +189,8 @@ func (s *Setup) fields() []field {
 		{key: "pinned", sub: []field{
 			{key: "rounding", set: text(&s.Pinned.Rounding)},
 			{key: "reuse", set: text(&s.Pinned.Reuse)},
+			{key: "pinned_max_round_threshold_mb", set: integer(&s.Pinned.MaxRoundThresholdMB, 0, maxMB)},
+			{key: "pinned_max_cached_size_mb", set: integer(&s.Pinned.MaxCachedSizeMB, 0, maxMB)},
 		}},
 		{key: "executor", sub: []field{
 			{key: "streams", set: whole(&s.Executor.Streams, 1, 2)},
