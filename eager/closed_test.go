@@ -24,14 +24,6 @@ func state(n sim.Bytes) workloads.Storage {
 	return workloads.Storage{Bytes: n, Class: workloads.Optimizer, DType: workloads.FP32}
 }
 
-// write is a program of one rank.
-type write func(b *workloads.Builder, n *workloads.Names)
-
-// one makes a workload of one rank without residents.
-func one(w write, residents ...workloads.Storage) [][]workloads.Storage {
-	return [][]workloads.Storage{residents}
-}
-
 // scriptPolicy acts at chosen operators of the first iteration: act[i] runs
 // after operator i with its arguments' handles.
 type scriptPolicy struct {

@@ -70,9 +70,7 @@ func drawRun(t *rapid.T) eager.Config {
 
 // trace is what a viewer reads.
 type trace struct {
-	slices   map[[2]string][]chrome.Event // by process and thread
-	counters map[[2]string]int64          // peaks, by process and name
-	flows    map[string][2]*chrome.Event
+	slices map[[2]string][]chrome.Event // by process and thread
 }
 
 func readTrace(t interface{ Fatal(...any) }, rec *timeline.Recorder) trace {
