@@ -42,29 +42,31 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		return b, granted
 	}
 	for {
-		b, err := r.mem.Malloc(size, 0)
-		sync := r.payAllocator()
-		if err == nil {
-			r.attempt = 0
-			r.checkMemory()
-			if sync {
-				r.ready = b
+		oom := r.denied
+		r.denied = nil
+		if oom == nil {
+			b, err := r.mem.Malloc(size, 0)
+			sync := r.payAllocator()
+			if err == nil {
+				r.attempt = 0
+				r.checkMemory()
+				if sync {
+					r.ready = b
+					r.awaitAll(DriverSync)
+					return alloc.NoBlock, blocked
+				}
+				return b, granted
+			}
+			errors.As(err, &oom)
+			if sync { // the allocator has acted as if the host had waited
+				r.denied = oom
 				r.awaitAll(DriverSync)
 				return alloc.NoBlock, blocked
 			}
-			return b, granted
 		}
-		if sync && !r.synced {
-			r.synced = true
-			r.awaitAll(DriverSync)
-			return alloc.NoBlock, blocked
-		}
-		r.synced = false
 		if !guard {
 			return alloc.NoBlock, failed
 		}
-		var oom *alloc.OOM
-		errors.As(err, &oom)
 		r.x.Poll() // the thread may have waited since the operator began
 		if !r.relieve(oom) {
 			if r.x.Undo() {

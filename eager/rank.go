@@ -100,7 +100,7 @@ type rank struct {
 	host    HostLane
 	finish  bool // synchronous evictions end with the wait
 	ready   alloc.Block
-	synced  bool
+	denied  *alloc.OOM // what Malloc said before the host waited
 	attempt int
 
 	// Launching thread.
@@ -350,7 +350,7 @@ func (r *rank) bring() {
 					r.job.fail(fmt.Errorf("rank %d, iteration %d, %s: the content of %s is nowhere", r.index, r.iteration, r.opName(), r.storageName(s)))
 					return
 				}
-				if r.attempt == 0 && r.ready == alloc.NoBlock && !r.synced {
+				if r.attempt == 0 && r.ready == alloc.NoBlock && r.denied == nil {
 					r.tell(policies.Event{Kind: policies.Miss, Tensor: s.Handle})
 				}
 			}
