@@ -170,7 +170,7 @@ func TestReconcile(t *testing.T) {
 			t.Fatalf("base %d of %d", tl.base, before)
 		}
 	})
-	if repaired < 30 {
+	if repaired < 30 && !testing.Short() {
 		t.Errorf("only %d cases lost a release", repaired)
 	}
 }
