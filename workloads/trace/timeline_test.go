@@ -99,7 +99,7 @@ func TestTimelines(t *testing.T) {
 			t.Fatalf("%d kernels and %d ps are missing", kernels, busy)
 		}
 	})
-	if saved < 3 || waits < 50 {
+	if !testing.Short() && (saved < 3 || waits < 50) {
 		t.Errorf("the cases are too tame: %d saved, %d waits", saved, waits)
 	}
 }
