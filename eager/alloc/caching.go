@@ -47,7 +47,7 @@ func (p *pool) tree(s Stream) *tree { return treeOf(&p.free, s) }
 // treeOf is the tree of s among those of all streams.
 func treeOf(trees *[]tree, s Stream) *tree {
 	for int(s) >= len(*trees) {
-		*trees = append(*trees, tree{NoBlock})
+		*trees = append(*trees, tree{root: NoBlock, found: NoBlock})
 	}
 	return &(*trees)[s]
 }

@@ -225,8 +225,7 @@ func (c *core) hand(b Block, requested sim.Bytes) Block {
 	n := &c.blocks[b]
 	n.state, n.requested = Allocated, requested
 	for _, t := range c.tallies(n.pool) {
-		t.allocate(1, int64(c.counted(n)), n.size >= c.maxSplit)
-		t.activate(1, int64(n.size), int64(requested))
+		t.hand(int64(c.counted(n)), int64(n.size), int64(requested), n.size >= c.maxSplit)
 	}
 	c.note(Alloc, n.addr, requested, n.stream)
 	return b

@@ -165,7 +165,7 @@ func figure(t *testing.T, a Allocator, oom *OOM, costs Costs, key string) sim.By
 	case "act":
 		return sim.Bytes(s.Active.Current)
 	case "actUp":
-		return sim.Bytes(s.Active.Up)
+		return sim.Bytes(s.Active.Up())
 	case "actDown":
 		return sim.Bytes(s.Active.Down)
 	case "req":

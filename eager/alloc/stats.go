@@ -1,19 +1,26 @@
 package alloc
 
 // Stat is one statistic: its present value, its peak since the last
-// ResetPeaks, and everything that was ever added and taken away (PyTorch's
-// "allocated" and "freed").
-type Stat struct{ Current, Peak, Up, Down int64 }
+// ResetPeaks, and everything that was ever taken away (PyTorch's "freed").
+type Stat struct{ Current, Peak, Down int64 }
+
+// Up is everything that was ever added (PyTorch's "allocated").
+func (s Stat) Up() int64 { return s.Current + s.Down }
 
 // add changes s by n; an intermediate value that only one add would show is
 // not seen by the peak.
 func (s *Stat) add(n int64) {
-	s.Current += n
 	if n < 0 {
+		s.Current += n
 		s.Down -= n
 		return
 	}
-	s.Up += n
+	s.rise(n)
+}
+
+// rise is add for n >= 0.
+func (s *Stat) rise(n int64) {
+	s.Current += n
 	s.Peak = max(s.Peak, s.Current)
 }
 
@@ -47,6 +54,18 @@ func (s *Stats) activate(n, bytes, requested int64) {
 	s.Active.add(n * bytes)
 	s.ActiveBlocks.add(n)
 	s.Requested.add(n * requested)
+}
+
+// hand counts a block that is handed out: allocated and active, one more.
+func (s *Stats) hand(counted, size, requested int64, oversize bool) {
+	s.Allocated.rise(counted)
+	s.Allocations.rise(1)
+	if oversize {
+		s.OversizeAllocations.rise(1)
+	}
+	s.Active.rise(size)
+	s.ActiveBlocks.rise(1)
+	s.Requested.rise(requested)
 }
 
 // segment counts n segments from the driver, or less of them.

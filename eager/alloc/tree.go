@@ -4,21 +4,22 @@ import "smartswap/sim"
 
 // block is a slice of a segment, or a vacant slot of the table.
 type block struct {
-	addr            uint64
-	size, requested sim.Bytes
-	prev, next      Block // neighbours in the segment
-	stream          Stream
-	state           State
-	pool            PoolID   // even: small requests, odd: large ones
-	region          int32    // expandable segment + 1; 0: a plain one
-	stitched        int32    // stitched blocks that lie over it
-	events          int32    // outstanding events that hold it back
-	uses            []Stream // other streams that used it, ascending
+	// What free trees look at comes first: searches touch little else.
+	addr        uint64
+	size        sim.Bytes
+	left, right Block  // while inactive, a node of its free tree
+	priority    uint32 // in it
 
-	// While inactive, a node of its free tree.
-	left, right Block
-	priority    uint32
-	born        int64 // searches of its pool when it became inactive
+	state      State
+	prev, next Block // neighbours in the segment
+	stream     Stream
+	pool       PoolID // even: small requests, odd: large ones
+	requested  sim.Bytes
+	region     int32    // expandable segment + 1; 0: a plain one
+	stitched   int32    // stitched blocks that lie over it
+	events     int32    // outstanding events that hold it back
+	born       int64    // searches of its pool when it became inactive
+	uses       []Stream // other streams that used it, ascending
 }
 
 // large tells whether b is of a pool for large requests.
@@ -65,12 +66,19 @@ func (t *table) drop(b Block) {
 // by that order and a heap by priority, a hash of the address, so its shape
 // does not depend on the order of insertions and its expected depth is
 // logarithmic. The links are in the blocks: no operation allocates.
-type tree struct{ root Block }
+type tree struct {
+	root Block
+	// What atLeast has found is what remove is mostly called for next: its
+	// parent (NoBlock for the root) and side save the second descent.
+	found, parent Block
+	right         bool
+}
 
 // insert adds b in O(log n).
 func (t *tree) insert(at []block, b Block) {
 	n := &at[b]
 	n.priority = mix(n.addr)
+	t.found = NoBlock
 	link := &t.root
 	for *link != NoBlock && at[*link].priority >= n.priority {
 		link = descend(at, *link, n)
@@ -91,10 +99,8 @@ func (t *tree) insert(at []block, b Block) {
 // remove takes b, which is in the tree, out in O(log n).
 func (t *tree) remove(at []block, b Block) {
 	n := &at[b]
-	link := &t.root
-	for *link != b {
-		link = descend(at, *link, n)
-	}
+	link := t.link(at, b, n)
+	t.found = NoBlock
 	// The two subtrees of b, merged, take its place.
 	left, right := n.left, n.right
 	for left != NoBlock && right != NoBlock {
@@ -110,6 +116,23 @@ func (t *tree) remove(at []block, b Block) {
 	*link = left
 }
 
+// link is the link that leads to b, whose block is n.
+func (t *tree) link(at []block, b Block, n *block) *Block {
+	switch {
+	case t.found != b:
+		link := &t.root
+		for *link != b {
+			link = descend(at, *link, n)
+		}
+		return link
+	case t.parent == NoBlock:
+		return &t.root
+	case t.right:
+		return &at[t.parent].right
+	}
+	return &at[t.parent].left
+}
+
 // descend is the link to follow from node b on the way to n.
 func descend(at []block, b Block, n *block) *Block {
 	c := &at[b]
@@ -121,14 +144,18 @@ func descend(at []block, b Block, n *block) *Block {
 
 // atLeast is the first block of size or more: best fit, lowest address.
 func (t *tree) atLeast(at []block, size sim.Bytes) Block {
-	found := NoBlock
+	found, parent, right := NoBlock, NoBlock, false
+	above, side := NoBlock, false
 	for b := t.root; b != NoBlock; {
-		if at[b].size >= size {
-			found, b = b, at[b].left
+		n := &at[b]
+		if n.size >= size {
+			found, parent, right = b, above, side
+			above, side, b = b, false, n.left
 		} else {
-			b = at[b].right
+			above, side, b = b, true, n.right
 		}
 	}
+	t.found, t.parent, t.right = found, parent, right
 	return found
 }
 

@@ -17,7 +17,7 @@ func TestTreeTies(t *testing.T) {
 		at[i] = block{addr: uint64(i+1) * 512, size: 512}
 	}
 	for seed := range uint64(20) {
-		tr := tree{NoBlock}
+		tr := tree{root: NoBlock, found: NoBlock}
 		order := rand.New(rand.NewPCG(1, seed)).Perm(len(at))
 		for n, i := range order {
 			tr.insert(at, Block(i))
@@ -52,7 +52,7 @@ func TestTreeAgainstSlice(t *testing.T) {
 			size := sim.Bytes(rapid.IntRange(1, 6).Draw(t, "size"))
 			at[i] = block{addr: uint64(i) * 512, size: size}
 		}
-		tr := tree{NoBlock}
+		tr := tree{root: NoBlock, found: NoBlock}
 		var in []Block
 		cmp := func(a, b Block) int {
 			if at[a].less(&at[b]) {
@@ -103,7 +103,7 @@ func TestTreeDepth(t *testing.T) {
 	for _, stride := range []uint64{512, 2 << 20, 20 << 20, 1 << 30, 1 << 40} {
 		const n = 4096
 		at := make([]block, n)
-		tr := tree{NoBlock}
+		tr := tree{root: NoBlock, found: NoBlock}
 		for i := range at {
 			at[i] = block{addr: firstAddr + uint64(i)*stride, size: 512}
 			tr.insert(at, Block(i))
