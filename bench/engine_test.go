@@ -32,8 +32,8 @@ func BenchmarkEngine(b *testing.B) {
 }
 
 // TestRatios asserts what the engine has to reach, as ratios within this run:
-// every repetition measures all engines one after another, and the medians are
-// compared.
+// every repetition measures all engines one after another, and the fastest of
+// each are compared.
 func TestRatios(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures for several seconds")
@@ -43,43 +43,34 @@ func TestRatios(t *testing.T) {
 	for _, m := range models {
 		n := batch(m)
 		runs := map[string]func(int) int{}
-		ns := map[string][]float64{}
 		for _, c := range contenders {
 			if slices.Contains(measured, c.name) {
 				runs[c.name] = c.new(m)
 				runs[c.name](n) // warm up
 			}
 		}
-		for range repetitions {
-			for _, name := range measured {
-				start := time.Now()
-				runs[name](n)
-				ns[name] = append(ns[name], float64(time.Since(start).Nanoseconds())/float64(n))
-			}
-		}
-		ours, heap, akita := median(ns["sim"]), median(ns["reference"]), median(ns["akita"])
-		allocs := testing.AllocsPerRun(3, func() { runs["sim"](n) })
-		t.Logf("%-12s sim %6.1f ns/event, %.2f of the reference; akita %6.1f, %4.1f of sim", m.name, ours, ours/heap, akita, akita/ours)
-
 		limit := 1.4
 		if m.name == "chain" {
 			limit = 1 // the lanes for events of this instant must pay off
 		}
-		if ours > limit*heap {
-			t.Errorf("%s: %.1f ns/event, more than %.1f times the reference's %.1f", m.name, ours, limit, heap)
-		}
-		if akita < 3*ours {
-			t.Errorf("%s: %.1f ns/event, less than 3 times as fast as akita at %.1f", m.name, ours, akita)
-		}
-		if allocs != 0 {
+		holds(t, func(v *verdicts) {
+			ns := map[string][]float64{}
+			for range repetitions {
+				for _, name := range measured {
+					start := time.Now()
+					runs[name](n)
+					ns[name] = append(ns[name], float64(time.Since(start).Nanoseconds())/float64(n))
+				}
+			}
+			ours, heap, akita := fastest(ns["sim"]), fastest(ns["reference"]), fastest(ns["akita"])
+			v.Logf("%-12s sim %6.1f ns/event, %.2f of the reference; akita %6.1f, %4.1f of sim", m.name, ours, ours/heap, akita, akita/ours)
+			v.atMost(m.name+": ns/event of sim", ours, limit*heap)
+			v.atMost(m.name+": three times ns/event of sim", 3*ours, akita)
+		})
+		if allocs := testing.AllocsPerRun(3, func() { runs["sim"](n) }); allocs != 0 {
 			t.Errorf("%s: %v allocations in a batch of %d events, want none", m.name, allocs, n)
 		}
 	}
-}
-
-func median(xs []float64) float64 {
-	slices.Sort(xs)
-	return xs[len(xs)/2]
 }
 
 // TestContenders makes sure that all engines do the same work, also in a second

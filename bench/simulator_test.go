@@ -113,34 +113,31 @@ func TestSimulator(t *testing.T) {
 	const events = 1 << 20
 	heap(events)
 	jobs[1].run(t, 2)
-	var perEvent, perOperator []float64
-	for range 9 {
+	holds(t, func(v *verdicts) {
+		var perEvent, perOperator []float64
+		for range 9 {
+			start := time.Now()
+			heap(events)
+			perEvent = append(perEvent, float64(time.Since(start).Nanoseconds())/events)
+			start = time.Now()
+			ops := jobs[1].run(t, 20)
+			perOperator = append(perOperator, float64(time.Since(start).Nanoseconds())/float64(ops))
+		}
+		event, operator := fastest(perEvent), fastest(perOperator)
+		v.Logf("%.0f ns per operator, %.1f reference events of %.1f ns", operator, operator/event, event)
+		v.atMost("ns per operator", operator, 60*event)
+	})
+	holds(t, func(v *verdicts) {
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		start := time.Now()
-		heap(events)
-		perEvent = append(perEvent, float64(time.Since(start).Nanoseconds())/events)
-		start = time.Now()
-		ops := jobs[1].run(t, 20)
-		perOperator = append(perOperator, float64(time.Since(start).Nanoseconds())/float64(ops))
-	}
-	event, operator := median(perEvent), median(perOperator)
-	t.Logf("%.0f ns per operator, %.1f reference events of %.1f ns", operator, operator/event, event)
-	if operator > 60*event {
-		t.Errorf("%.0f ns per operator, more than 60 reference events of %.1f ns", operator, event)
-	}
-
-	runtime.GC()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	start := time.Now()
-	ops := jobs[0].run(t, 1)
-	elapsed := time.Since(start)
-	runtime.ReadMemStats(&after)
-	scale := 100_000 / float64(ops)
-	t.Logf("%d operators in %v, %d MB allocated", ops, elapsed, (after.TotalAlloc-before.TotalAlloc)>>20)
-	if s := elapsed.Seconds() * scale; s > 0.5 {
-		t.Errorf("%.2f s per 100,000 operators, more than half a second", s)
-	}
-	if mb := float64(after.TotalAlloc-before.TotalAlloc) / 1e6 * scale; mb > 256 {
-		t.Errorf("%.0f MB per 100,000 operators, more than 256", mb)
-	}
+		ops := jobs[0].run(t, 1)
+		elapsed := time.Since(start)
+		runtime.ReadMemStats(&after)
+		scale := 100_000 / float64(ops)
+		v.Logf("%d operators in %v, %d MB allocated", ops, elapsed, (after.TotalAlloc-before.TotalAlloc)>>20)
+		v.atMost("seconds per 100,000 operators", elapsed.Seconds()*scale, 0.5)
+		v.atMost("MB per 100,000 operators", float64(after.TotalAlloc-before.TotalAlloc)/1e6*scale, 256)
+	})
 }
