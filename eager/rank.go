@@ -360,6 +360,9 @@ func (r *rank) bring() {
 				if v != granted {
 					return
 				}
+				if on != stream.Compute {
+					r.wait(on, r.x.Freed())
+				}
 				if from == nil {
 					r.x.Place(s, b)
 				} else {
@@ -379,6 +382,9 @@ func (r *rank) bring() {
 		b, v := r.allocate(in.Scratch, true)
 		if v != granted {
 			return
+		}
+		if on != stream.Compute {
+			r.wait(on, r.x.Freed())
 		}
 		r.scratch = b
 		if r.check != nil {
@@ -460,8 +466,7 @@ func (r *rank) post() {
 		s.InUse = false
 	}
 	if r.scratch != alloc.NoBlock {
-		r.cost += r.costs.Free
-		r.mem.Free(r.scratch)
+		r.x.Release(r.scratch)
 		if r.check != nil {
 			r.check.Freed(r.scratch)
 		}
@@ -599,6 +604,7 @@ func (r *rank) border() {
 // endIteration closes the books of an iteration and starts the next one.
 func (r *rank) endIteration() {
 	r.border()
+	r.x.EndIteration()
 	r.Push(stream.Compute, stream.Command{Kind: stream.Marker, Tag: int32(r.iteration)})
 	for i := r.residents; i < len(r.storages); i++ {
 		if r.storages[i] != nil {

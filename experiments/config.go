@@ -193,6 +193,13 @@ func (s *Setup) fields() []field {
 			{key: "pinned_max_cached_size_mb", set: integer(&s.Pinned.MaxCachedSizeMB, 0, maxMB)},
 		}},
 		{key: "executor", sub: []field{
+			{key: "preset", set: func(v any) error {
+				o, err := swap.Preset(fmt.Sprint(v))
+				if err == nil {
+					s.Executor = o
+				}
+				return err
+			}},
 			{key: "streams", set: whole(&s.Executor.Streams, 1, 2)},
 			{key: "release", set: text(&s.Executor.Release)},
 			{key: "clean", set: flag(&s.Executor.Clean)},

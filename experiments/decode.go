@@ -29,14 +29,19 @@ type keyError struct {
 func (e *keyError) Error() string { return e.path + e.text }
 
 // assign gives value to the key at path below the table that fields describe.
-// A table is assigned key by key, in sorted order.
+// A table is assigned key by key, in the order of fields: a preset comes before
+// what departs from it.
 func assign(fields []field, prefix string, path []string, value any) error {
 	if len(path) == 0 {
 		tree, ok := value.(map[string]any)
 		if !ok {
 			return &keyError{prefix, fmt.Sprintf(" = %s: want a table", show(value))}
 		}
-		for _, key := range sortedKeys(tree) {
+		keys, known := sortedKeys(tree), keysOf(fields)
+		slices.SortStableFunc(keys, func(a, b string) int {
+			return slices.Index(known, a) - slices.Index(known, b)
+		})
+		for _, key := range keys {
 			if err := assign(fields, prefix, []string{key}, tree[key]); err != nil {
 				return err
 			}

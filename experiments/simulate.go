@@ -30,6 +30,7 @@ type Simulator struct {
 	nodes  map[string]*hw.Node // by [node] table; read-only once they are here
 	traces map[string]workloads.Workload
 	bounds map[string]*boundOnce
+	checks bool // runs check the invariants, and fail when one is broken
 }
 
 // boundOnce computes the bounds of one job once.
@@ -322,8 +323,8 @@ func (s *Simulator) compute(b *boundOnce, p *Point, node *hw.Node) error {
 	}
 	perMicro := c.MicroBatch * c.DP
 	micros := c.GlobalBatch / perMicro
-	short := c.PP + 1 // a full pipeline and one more
-	if micros <= short+1 {
+	short := c.PP + 1                   // a full pipeline and one more
+	if c.VPP > 1 || micros <= short+1 { // with model chunks micro-batches come in groups
 		w, err := workloads.New(c)
 		if err != nil {
 			return err
@@ -454,10 +455,13 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		Unbounded: p.Strategy.Ideal, HostNone: p.Host == "none",
 		Iterations: int(p.Iterations), Warmup: int(p.Warmup), Layers: layers,
 		Limits:      sim.Limits{Events: maxEvents},
-		Fingerprint: true, Observers: observers,
+		Fingerprint: true, Observers: observers, Checks: s.checks,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(report.Violations) > 0 {
+		return nil, fmt.Errorf("%v: %s", p, strings.Join(report.Violations, "; "))
 	}
 	o := outcome(report, p, w, registration.Grade)
 	if o.Tokens, err = tokens(w, int(p.Warmup), len(report.Iterations)); err != nil {

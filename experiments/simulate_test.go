@@ -41,6 +41,9 @@ func TestBoundsExtend(t *testing.T) {
 		if p.Layout.PP == 1 && p.Layout.DP > 1 && rapid.Bool().Draw(t, "zero3") {
 			p.Strategy.ZeRO = 3
 		}
+		if p.Layout.PP > 1 {
+			p.Strategy.VPP = rapid.Int64Range(1, 2).Draw(t, "vpp")
+		}
 		s := NewSimulator()
 		got, err := s.Bound(p)
 		var absent *Impossible
@@ -66,6 +69,91 @@ func TestBoundsExtend(t *testing.T) {
 			t.Errorf("%v: time %v and memory %d from short programs, %v and %d from the whole", p, got.Time, got.Memory, want.Time, want.Memory)
 		}
 	})
+}
+
+// The invariants hold for every variation of the sequence, under every preset,
+// on both allocators, with so little memory that operators of all streams wait
+// for it.
+func TestInvariantsUnderVariation(t *testing.T) {
+	often := map[string]map[string]any{
+		"overflow": {"burst": int64(1), "probability": 0.3}, "validation": {"every": int64(4), "batches": int64(2)},
+		"save": {"every": int64(5)}, "extras": {"log_every": int64(3), "average_every": int64(2)}, "rerun": {"probability": 0.3},
+		"ramp": {"from": int64(2), "step": int64(1), "every": int64(4)}, "tail": {"every": int64(4)},
+		"context": {"at": int64(6), "before": int64(4096)}, "lora": {"at": int64(7)}, "recompute": {"at": int64(7)},
+	}
+	presets := []string{"default", "paper", "faithful-v1", "faithful-v2"}
+	runs, fit, swapped := 0, 0, 0
+	for i, name := range append([]string{""}, workloads.ProcessNames()...) {
+		for k, preset := range presets {
+			p := job(2, 8192*16*4, []Layout{{1, 1, 8}, {1, 2, 4}}[(i+k)%2], "none")
+			p.Workload.Seq, p.Workload.Layers, p.Strategy.AllLayouts = 8192, 6, false
+			p.Strategy.Policy, p.Strategy.Profiler = "smartswap", "detailed"
+			p.Strategy.Options = map[string]any{"preset": preset}
+			p.Iterations, p.Node["device.hbm"] = 14, []string{"22GiB", "26GiB", "30GiB"}[i%3]
+			if p.Layout.PP == 2 {
+				p.Node["device.hbm"] = "19GiB"
+			}
+			if name == "experts" {
+				p.Workload.Model, p.Workload.Layers, p.Node["device.hbm"] = "mixtral-8x7b", 2, "36GiB"
+			}
+			if p.Layout.PP == 1 && k%2 == 1 && name != "lora" {
+				p.Strategy.ZeRO = 3
+			}
+			if i%2 == 1 {
+				p.Allocator.Backend = "stitching"
+			}
+			if k > 1 {
+				p.Executor = swap.ShippedOptions()
+			}
+			if name != "" {
+				p.Variation = []Variation{{Name: name, Options: often[name]}}
+				if p.Variation[0].Options == nil {
+					p.Variation[0].Options = map[string]any{}
+				}
+			}
+			s := NewSimulator()
+			s.checks = true
+			o, err := s.Observe(p)
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, preset, err)
+				continue
+			}
+			runs++
+			if o.OOM == nil {
+				fit++
+			}
+			if o.OutBytes > 0 && o.InBytes > 0 {
+				swapped++
+			}
+		}
+	}
+	if runs < 60 || fit < runs*3/4 || swapped < runs*3/4 {
+		t.Errorf("of %d runs %d fit and %d swap: want at least 60, and three quarters of them", runs, fit, swapped)
+	}
+}
+
+// Communication does not write into memory that compute still uses, or that a
+// copy is still read from.
+func TestCommunicationWaitsForMemory(t *testing.T) {
+	for _, c := range []struct {
+		hbm    string
+		layout Layout
+	}{{"20GiB", Layout{4, 1, 2}}, {"24GiB", Layout{2, 1, 4}}, {"30GiB", Layout{2, 1, 4}}} {
+		p := job(1, 8192*32, c.layout, "none")
+		p.Workload.Seq, p.Strategy.AllLayouts, p.Allocator.Dialect = 8192, false, "torch_npu"
+		p.Strategy.Policy, p.Strategy.Profiler = "smartswap", "detailed"
+		p.Iterations, p.Node["device.hbm"] = 8, c.hbm
+		s := NewSimulator()
+		s.checks = true
+		o, err := s.Observe(p)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if o.OOM != nil || o.OutBytes == 0 {
+			t.Errorf("%v: want a run that fits and swaps: %+v", c, o)
+		}
+	}
 }
 
 // Bounds hold for what is simulated, and what they prove not to fit does not.

@@ -112,8 +112,8 @@ type Config struct {
 }
 
 // maxMicroLayers bounds micro-batches times layers of a stage: a program of
-// about 100 million instructions.
-const maxMicroLayers = 1 << 20
+// about 12 million instructions.
+const maxMicroLayers = 1 << 17
 
 // withDefaults fills in what zero values stand for.
 func (c Config) withDefaults() Config {

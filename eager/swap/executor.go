@@ -84,6 +84,7 @@ type turn struct {
 
 // Executor moves the storages of one rank.
 type Executor struct {
+	freed stream.Event // see Freed
 	opts  Options
 	costs *hw.Host
 	dev   *stream.Device
@@ -426,12 +427,24 @@ func (x *Executor) free(b alloc.Block, uses [2]stream.Event) {
 			x.mem.RecordStream(b, alloc.Stream(e.Stream()))
 		}
 	}
-	x.host.Charge(x.costs.Free)
-	x.mem.Free(b)
+	x.Release(b)
 	if x.watch != nil {
 		x.watch.Freed(b)
 	}
 }
+
+// Release gives a block back to the allocator as it is: workspace, which no
+// other stream uses.
+func (x *Executor) Release(b alloc.Block) {
+	x.host.Charge(x.costs.Free)
+	x.mem.Free(b)
+	x.freed = x.dev.End(stream.Compute)
+}
+
+// Freed is the end of the compute stream when memory was last freed. What
+// another stream does with memory allocated since must come after it: the block
+// may be one that compute still used, or waits for a copy out of.
+func (x *Executor) Freed() stream.Event { return x.freed }
 
 // hold keeps a device block until the run reaches a stage of the plan, or in
 // the queue without a stage.
@@ -455,6 +468,19 @@ func (x *Executor) release(h hold) {
 func (x *Executor) unguard(g guard) {
 	if g.s.Guard--; g.s.Guard == 0 && g.s.Refs == 0 {
 		x.destroy(g.s)
+	}
+}
+
+// EndIteration lets storages die that only a guard keeps: an iteration that left
+// operators out may not have reached the stage of its release.
+func (x *Executor) EndIteration() {
+	if a := x.armed; a != nil {
+		for i := range a.guards {
+			for _, g := range a.guards[i] {
+				x.unguard(g)
+			}
+			a.guards[i] = a.guards[i][:0]
+		}
 	}
 }
 

@@ -61,7 +61,8 @@ const (
 // MaxPriority bounds Options.Priority.
 const MaxPriority = 64
 
-// DefaultOptions are the best known settings.
+// DefaultOptions are the best known settings for a job as such; a job may do
+// better with another switch, see configs/fig9.toml.
 func DefaultOptions() Options {
 	return Options{Streams: 2, Release: "custom", Clean: true, Prefetch: "defer", Drain: "enough", Features: "storage", Match: MatchFeature, Settle: true, Priority: 4}
 }
@@ -69,6 +70,17 @@ func DefaultOptions() Options {
 // ShippedOptions are those of the shipped executor.
 func ShippedOptions() Options {
 	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Drain: "all", Features: "pointer", Match: MatchFeature, Priority: 1}
+}
+
+// Preset is DefaultOptions ("default") or ShippedOptions ("shipped").
+func Preset(name string) (Options, error) {
+	switch name {
+	case "default":
+		return DefaultOptions(), nil
+	case "shipped":
+		return ShippedOptions(), nil
+	}
+	return Options{}, fmt.Errorf("allowed are default and shipped")
 }
 
 // Validate checks every field; the error names the key, its value and what is
