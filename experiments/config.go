@@ -249,7 +249,13 @@ func (s *Strategy) fields() []field {
 		{key: "always_profile", set: flag(&s.AlwaysProfile)},
 		{key: "layouts", set: s.setLayouts},
 		{key: "vpp", set: integer(&s.VPP, 1, maxDegree)},
-		{key: "zero", set: integer(&s.ZeRO, 1, 3)},
+		{key: "zero", set: func(v any) error {
+			if v != int64(1) && v != int64(3) {
+				return errors.New("allowed are 1 and 3")
+			}
+			s.ZeRO = v.(int64)
+			return nil
+		}},
 		{key: "recompute", set: texts(&s.Recompute)},
 		{key: "micro_batch", set: integers(&s.MicroBatch, 1, maxBatch)},
 		{key: "compare_with", set: text(&s.CompareWith)},

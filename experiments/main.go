@@ -143,6 +143,8 @@ func parseArgs(args []string, stderr io.Writer) (*command, error) {
 		return nil, errors.New("-timeline and -shard or -check: want one of them; -timeline goes with a whole run or -merge")
 	case cmd.check && cmd.regen:
 		return nil, errors.New("-check and -regen: want one of them")
+	case cmd.shard != "" && (cmd.check || cmd.regen):
+		return nil, errors.New("-shard and -check or -regen: want one of them; -check and -regen go with a whole run or -merge")
 	case cmd.merge && cmd.shard != "":
 		return nil, errors.New("-merge and -shard: want one of them")
 	}
@@ -172,6 +174,25 @@ type experiment struct {
 	code   func() results.Code
 }
 
+// checkCell checks what the points of a cell share, and that one of them exists.
+func checkCell(cell *Cell, r Runner) error {
+	var first *Impossible
+	for _, p := range cell.Points {
+		err := r.Check(p)
+		var absent *Impossible
+		if !errors.As(err, &absent) {
+			return err
+		}
+		if first == nil {
+			first = absent
+		}
+	}
+	if cell.Points[0].Search.Key != "" {
+		return nil // another value may do
+	}
+	return &keyError{"strategy", fmt.Sprintf(": no job exists for any layout, recomputation and micro-batch; the first because %s", first.Reason)}
+}
+
 // prepare loads the file, applies settings and checks every cell.
 func prepare(cmd *command, r Runner) (*experiment, error) {
 	config, err := Load(cmd.config)
@@ -190,7 +211,7 @@ func prepare(cmd *command, r Runner) (*experiment, error) {
 		return nil, err
 	}
 	for _, cell := range e.cells {
-		if err := r.Check(cell.Points[0]); err != nil {
+		if err := checkCell(cell, r); err != nil {
 			return nil, config.blame(cell, err)
 		}
 	}
@@ -351,6 +372,11 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 		mine = nil
 		for i := e.cmd.shardAt; i < len(e.cells); i += e.cmd.shards {
 			mine = append(mine, e.cells[i])
+		}
+	}
+	if ctx.Err() == nil {
+		if err := os.MkdirAll(e.folder, 0o777); err != nil { // before the work, not after it
+			return fmt.Errorf("-out %s: %w", e.cmd.out, err)
 		}
 	}
 	fmt.Fprintf(stderr, "%s: %d cells, %d workers\n", e.name, len(mine), e.cmd.parallel)

@@ -256,6 +256,11 @@ func (c *Config) blame(cell *Cell, err error) error {
 			return fmt.Errorf("%s: %w", c.Settings[i].Origin, key)
 		}
 	}
+	for i := len(c.Settings) - 1; i >= 0; i-- { // errors of a whole table name the key
+		if name, ok := strings.CutPrefix(c.Settings[i].Key, key.path+"."); ok && strings.Contains(key.text, name) {
+			return fmt.Errorf("%s: %w", c.Settings[i].Origin, key)
+		}
+	}
 	own := key.path // where the file would have it by itself
 	if rest, ok := strings.CutPrefix(own, "strategy"); ok {
 		own = fmt.Sprintf("strategy[%d]%s", cell.strategy, rest)

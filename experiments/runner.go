@@ -112,6 +112,7 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		}
 		times = append(times, float64(r.Time))
 		o.Time += r.Time
+		o.Tokens += r.Tokens
 		o.PeakAllocated = max(o.PeakAllocated, r.PeakAllocated)
 		o.PeakReserved = max(o.PeakReserved, r.PeakReserved)
 		o.PeakHost = max(o.PeakHost, r.PeakHost)
@@ -134,6 +135,7 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		o.Fingerprint = mixFingerprint(o.Fingerprint, r.Fingerprint)
 	}
 	o.Time /= n
+	o.Tokens /= int64(n)
 	o.OutBytes /= sim.Bytes(n)
 	o.InBytes /= sim.Bytes(n)
 	o.Evictions /= int64(n)

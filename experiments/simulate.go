@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -137,10 +140,13 @@ func (s *Simulator) Check(p *Point) error {
 			return &keyError{"strategy.recompute", fmt.Sprintf(" = %q: %v", r, err)}
 		}
 	}
-	if l := p.Layout; !p.Strategy.AllLayouts && l.TP*l.PP*l.DP != int64(node.Devices) {
-		return &keyError{"strategy.layouts", fmt.Sprintf(" = [%q]: want a product of %d, the devices of node %s", l, node.Devices, node.Name)}
+	for _, l := range p.Strategy.Layouts {
+		if l.TP*l.PP*l.DP != int64(node.Devices) {
+			return &keyError{"strategy.layouts", fmt.Sprintf(" = [%q]: want a product of %d, the devices of node %s", l, node.Devices, node.Name)}
+		}
 	}
-	return nil
+	_, err = p.decoder(node, p.sequences())
+	return err
 }
 
 // policy makes the point's policy and profiler.
@@ -195,13 +201,13 @@ func parseRecompute(s string, layers int) (workloads.Recompute, error) {
 		return workloads.Recompute{Kind: workloads.FullUniform, N: 1}, nil
 	}
 	var n, of int
-	if c, err := fmt.Sscanf(s, "block-%d/%d", &n, &of); c == 2 && err == nil && s == fmt.Sprintf("block-%d/%d", n, of) && 0 < n && n <= of && of <= layers {
+	if c, err := fmt.Sscanf(s, "block-%d/%d", &n, &of); c == 2 && err == nil && s == fmt.Sprintf("block-%d/%d", n, of) && 0 < n && n <= of && of <= maxLayers {
 		return workloads.Recompute{Kind: workloads.FullBlock, N: (layers*n + of - 1) / of}, nil
 	}
 	if c, err := fmt.Sscanf(s, "block-%d", &n); c == 1 && err == nil && s == fmt.Sprintf("block-%d", n) && 0 < n && n <= layers {
 		return workloads.Recompute{Kind: workloads.FullBlock, N: n}, nil
 	}
-	return workloads.Recompute{}, fmt.Errorf("allowed: none, selective, activation-function, full, block-N with N from 1 to %d, block-A/B with A <= B", layers)
+	return workloads.Recompute{}, fmt.Errorf("allowed: none, selective, activation-function, full, block-N with N from 1 to %d, block-A/B with A <= B <= %d", layers, maxLayers)
 }
 
 // decoder is the point's job; global is the number of sequences per step.
@@ -391,7 +397,13 @@ func (s *Simulator) Key(p *Point) (string, error) {
 			profiler = nil
 		}
 	}
-	return digest(bare, setup, profiler, p.Dir, p.Layout, p.Recompute, p.MicroBatch)
+	content := ""
+	if p.Workload.Kind == "trace" {
+		if content, err = p.traceDigest(); err != nil {
+			return "", err
+		}
+	}
+	return digest(bare, setup, profiler, p.Dir, content, p.Layout, p.Recompute, p.MicroBatch)
 }
 
 // digest hashes values by their JSON form, in which map keys are sorted.
@@ -592,4 +604,23 @@ func (s *Simulator) trace(p *Point) (workloads.Workload, error) {
 	}
 	s.traces[key] = open
 	return open, nil
+}
+
+// traceDigest identifies the content of the trace's files.
+func (p *Point) traceDigest() (string, error) {
+	h := sha256.New()
+	for _, path := range []string{p.Workload.Trace, p.Workload.Net, p.Workload.Scratch} {
+		if path == "" {
+			continue
+		}
+		f, err := os.Open(p.tracePath(path))
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

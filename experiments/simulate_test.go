@@ -268,13 +268,14 @@ func TestParseRecompute(t *testing.T) {
 		"block-3":             {Kind: workloads.FullBlock, N: 3},
 		"block-10":            {Kind: workloads.FullBlock, N: 10},
 		"block-1/4":           {Kind: workloads.FullBlock, N: 3}, // of 10, rounded up
+		"block-1/11":          {Kind: workloads.FullBlock, N: 1},
 		"block-4/4":           {Kind: workloads.FullBlock, N: 10},
 	} {
 		if got, err := parseRecompute(text, 10); err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "block", "block-0", "block-11", "block--1", "block-5/4", "block-0/4", "block-1/", "block-1/4x", "block-1/11", "all"} {
+	for _, text := range []string{"", "block", "block-0", "block-11", "block--1", "block-5/4", "block-0/4", "block-1/", "block-1/4x", "block-1/5000", "all"} {
 		if got, err := parseRecompute(text, 10); err == nil {
 			t.Errorf("%q: accepted as %+v", text, got)
 		}

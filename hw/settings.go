@@ -51,7 +51,7 @@ func (n *Node) settings() []setting {
 		{"host.stream-wait", &h.StreamWait, "0", "1s"},
 		{"host.copy-launch", &h.CopyLaunch, "0", "1s"},
 		{"host.memory", &h.Memory, "0", "1024TiB"},
-		{"host.pinned", &h.Pinned, "0", "1024TiB"},
+		{"host.pinned", &h.Pinned, "1MiB", "1024TiB"},
 		{"host.pin-fixed", &h.PinFixed, "0", "1s"},
 		{"host.pin-per-mib", &h.PinPerMiB, "0", "1s"},
 		{"host.numa", &h.NUMA, "1", "1024"},
