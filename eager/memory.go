@@ -31,7 +31,10 @@ func (r *rank) Drain() bool { return r.x.Drain() }
 
 // Wait implements alloc.Waiter: stream s is made to wait for e before a block
 // is used again.
-func (r *rank) Wait(s alloc.Stream, e alloc.Event) { r.wait(stream.ID(s), stream.Event(e)) }
+func (r *rank) Wait(s alloc.Stream, e alloc.Event) {
+	r.wait(stream.ID(s), stream.Event(e))
+	r.x.Ordered()
+}
 
 // allocate gets a block on the compute stream; the allocator gives back what is
 // held for copies under way where its order of attempts says so. Failing that,

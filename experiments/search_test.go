@@ -276,14 +276,14 @@ func TestRunCellsInterrupted(t *testing.T) {
 }
 
 func TestPool(t *testing.T) {
-	one := &Outcome{Time: 10, PeakReserved: 5, OutBytes: 4}
+	one := &Outcome{Time: 10, Tokens: 7, PeakReserved: 5, OutBytes: 4}
 	if o, interval := pool([]*Outcome{one}); o.Time != 10 || interval != 0 {
 		t.Errorf("one run: %v ± %v", o.Time, interval)
 	}
-	o, interval := pool([]*Outcome{one, {Time: 20, PeakReserved: 9, OutBytes: 8}, {Time: 30, PeakReserved: 1}})
+	o, interval := pool([]*Outcome{one, {Time: 20, Tokens: 8, PeakReserved: 9, OutBytes: 8}, {Time: 30, Tokens: 12, PeakReserved: 1}})
 	// Standard deviation 10, t quantile 4.303 for 2 degrees of freedom:
 	// 4.303 x 10 / sqrt(3) = 24.84.
-	if o.Time != 20 || o.PeakReserved != 9 || o.OutBytes != 4 || interval != 25 {
+	if o.Time != 20 || o.Tokens != 9 || o.PeakReserved != 9 || o.OutBytes != 4 || interval != 25 {
 		t.Errorf("three runs: %+v ± %v", o, interval)
 	}
 	if o, _ := pool([]*Outcome{one, {OOM: &OOM{Rank: 3}}}); o.OOM == nil || o.OOM.Rank != 3 {

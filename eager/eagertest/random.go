@@ -27,13 +27,14 @@ type shape struct {
 	skip            bool // the optimizer is skipped
 	validate        bool
 	sync            bool
+	beside          bool // communication that compute does not wait for
 }
 
 // DrawJob draws a job of 1 to maxRanks ranks, with tensors of 1 to 8,192 units.
 func DrawJob(t *rapid.T, maxRanks int, unit sim.Bytes) *Random {
 	ranks := rapid.IntRange(1, maxRanks).Draw(t, "ranks")
 	layers := rapid.IntRange(1, 5).Draw(t, "layers")
-	base := shape{layers: layers, batches: rapid.IntRange(1, 3).Draw(t, "micro-batches"), sync: rapid.Bool().Draw(t, "sync")}
+	base := shape{layers: layers, batches: rapid.IntRange(1, 3).Draw(t, "micro-batches"), sync: rapid.Bool().Draw(t, "sync"), beside: rapid.Bool().Draw(t, "beside")}
 	shapes := []shape{base}
 	if rapid.IntRange(0, 2).Draw(t, "varies") > 0 {
 		other := base
@@ -114,6 +115,17 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 			Group: group}}, workloads.InPlace(x))
 		b.Order(workloads.Comm, workloads.Compute)
 	}
+	// gather has communication read x into what only the end of the iteration
+	// takes, while compute goes on; x may be let go of or moved meanwhile.
+	var gathered []workloads.StorageID
+	gather := func(x workloads.StorageID) {
+		b.Order(workloads.Compute, workloads.Comm)
+		z := act(len(gathered))
+		b.Op(workloads.OpSpec{Name: names.ID("all_gather"), Lane: workloads.Comm, Scratch: sizes[6], Kernel: workloads.Kernel{
+			Work:  hw.Work{Kind: hw.Collective, Collective: hw.AllGather, Size: sizes[4], Members: int32(max(2, ranks))},
+			Group: group}}, workloads.In(x), workloads.Out(z))
+		gathered = append(gathered, z)
+	}
 	forward := func(batch int, save bool) []workloads.StorageID {
 		var kept []workloads.StorageID
 		x := act(0)
@@ -133,6 +145,9 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 			}
 			if l%2 == 1 {
 				reduce(y)
+			}
+			if s.beside && l%3 == 0 {
+				gather(y)
 			}
 			if save {
 				b.Save(x)
@@ -185,6 +200,13 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 			b.Op(Kernel(names, "adamw", span(l)), workloads.In(g), workloads.InPlace(workloads.StorageID(3*l+2)), workloads.InPlace(workloads.StorageID(3*l)))
 		}
 		b.Mark(workloads.MarkOptimizerEnd, 0, 0)
+	}
+	if len(gathered) > 0 {
+		b.Order(workloads.Comm, workloads.Compute)
+	}
+	for _, z := range gathered {
+		b.Op(Kernel(names, "take", span(3)), workloads.In(z))
+		b.Drop(z)
 	}
 	b.Mark(workloads.MarkIterationEnd, 0, 0)
 	p, err := b.Program(fmt.Sprintf("%+v", s))

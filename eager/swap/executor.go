@@ -438,12 +438,16 @@ func (x *Executor) free(b alloc.Block, uses [2]stream.Event) {
 func (x *Executor) Release(b alloc.Block) {
 	x.host.Charge(x.costs.Free)
 	x.mem.Free(b)
-	x.freed = x.dev.End(stream.Compute)
+	x.Ordered()
 }
 
-// Freed is the end of the compute stream when memory was last freed. What
-// another stream does with memory allocated since must come after it: the block
-// may be one that compute still used, or waits for a copy out of.
+// Ordered notes that memory compute may now be given is free only behind what
+// compute has before it: because it was used there, or because compute waits
+// for a copy out of it.
+func (x *Executor) Ordered() { x.freed = x.dev.End(stream.Compute) }
+
+// Freed is the end of the compute stream at the last Ordered. What another
+// stream does with memory allocated since must come after it.
 func (x *Executor) Freed() stream.Event { return x.freed }
 
 // hold keeps a device block until the run reaches a stage of the plan, or in
