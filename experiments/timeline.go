@@ -32,7 +32,8 @@ const (
 )
 
 // timelines runs each cell's answer once more, observed, and writes what there
-// was to see to a folder per cell. A cell in which nothing fits has none.
+// was to see to a folder per cell. Where nothing fits, that is the first run that
+// ended out of memory.
 func (e *experiment) timelines(ctx context.Context, found []*CellResult, stderr io.Writer) error {
 	folder := filepath.Join(e.cmd.timeline, e.name)
 	errs := make([]error, len(found))
@@ -42,13 +43,13 @@ func (e *experiment) timelines(ctx context.Context, found []*CellResult, stderr 
 		crew.Go(func() {
 			for i := range next {
 				cell := filepath.Join(folder, fmt.Sprintf("%02d-%s", i, folderName(found[i].Cell.String())))
-				errs[i] = e.timeline(&found[i].Results[found[i].Best], cell)
+				errs[i] = e.timeline(representative(found[i]), cell)
 			}
 		})
 	}
 	cells := 0
 	for i, c := range found {
-		if c.Best >= 0 && ctx.Err() == nil {
+		if s := representative(c).Status; (s == Simulated || s == OutOfHBM) && ctx.Err() == nil {
 			next <- i
 			cells++
 		}

@@ -35,8 +35,8 @@ name = "too large"
 layouts = ["tp1pp1dp8"]
 `
 
-// A cell's timelines are the files that other programs open; a cell without an
-// answer has none; results are the same with and without.
+// A cell's timelines are the files that other programs open; a cell in which
+// nothing fits shows how it failed; results are the same with and without.
 func TestTimelines(t *testing.T) {
 	folder := t.TempDir()
 	with, without := filepath.Join(folder, "with"), filepath.Join(folder, "without")
@@ -45,7 +45,7 @@ func TestTimelines(t *testing.T) {
 	}
 	lines := filepath.Join(folder, "timelines")
 	code, _, stderr := runFile(t, t.Context(), small, NewSimulator(), "-out", with, "-timeline", lines)
-	if code != exitDone || !strings.Contains(stderr, "timelines of 1 cells are in") {
+	if code != exitDone || !strings.Contains(stderr, "timelines of 2 cells are in") {
 		t.Fatal(stderr)
 	}
 	if a, b := tree(t, with)["small/rows.csv"], tree(t, without)["small/rows.csv"]; a != b || a == "" {
@@ -53,7 +53,11 @@ func TestTimelines(t *testing.T) {
 	}
 	const cell, profile = "small/00-small_lru_of-all/", "small/00-small_lru_of-all/ascend/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT/"
 	got := tree(t, lines)
-	want := []string{profile + "memory_record.csv", profile + "operator_memory.csv", cell + "memory.png", cell + "memory.svg", cell + "snapshot.pickle", cell + "trace.json"}
+	var want []string
+	for _, c := range []string{cell, "small/01-small_too-large/"} {
+		profile := c + "ascend/rank_0_ascend_pt/ASCEND_PROFILER_OUTPUT/"
+		want = append(want, profile+"memory_record.csv", profile+"operator_memory.csv", c+"memory.png", c+"memory.svg", c+"snapshot.pickle", c+"trace.json")
+	}
 	if strings.Join(names(got), "\n") != strings.Join(want, "\n") {
 		t.Fatalf("files\n%s\nwant\n%s", strings.Join(names(got), "\n"), strings.Join(want, "\n"))
 	}
