@@ -81,7 +81,7 @@ func TestInvariantsUnderVariation(t *testing.T) {
 		"ramp": {"from": int64(2), "step": int64(1), "every": int64(4)}, "tail": {"every": int64(4)},
 		"context": {"at": int64(6), "before": int64(4096)}, "lora": {"at": int64(7)}, "recompute": {"at": int64(7)},
 	}
-	presets := []string{"default", "paper", "faithful-v1", "faithful-v2"}
+	presets := []string{"default", "paper", "faithful-v1", "faithful-v2", "default"} // the last without a detector
 	runs, fit, swapped := 0, 0, 0
 	for i, name := range append([]string{""}, workloads.ProcessNames()...) {
 		for k, preset := range presets {
@@ -89,6 +89,9 @@ func TestInvariantsUnderVariation(t *testing.T) {
 			p.Workload.Seq, p.Workload.Layers, p.Strategy.AllLayouts = 8192, 6, false
 			p.Strategy.Policy, p.Strategy.Profiler = "smartswap", "detailed"
 			p.Strategy.Options = map[string]any{"preset": preset}
+			if k == 4 {
+				p.Strategy.Options["watch"] = false
+			}
 			p.Iterations, p.Node["device.hbm"] = 14, []string{"22GiB", "26GiB", "30GiB"}[i%3]
 			if p.Layout.PP == 2 {
 				p.Node["device.hbm"] = "19GiB"
@@ -102,7 +105,7 @@ func TestInvariantsUnderVariation(t *testing.T) {
 			if i%2 == 1 {
 				p.Allocator.Backend = "stitching"
 			}
-			if k > 1 {
+			if k == 2 || k == 3 {
 				p.Executor = swap.ShippedOptions()
 			}
 			if name != "" {
