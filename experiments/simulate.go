@@ -125,6 +125,12 @@ func (s *Simulator) Check(p *Point) error {
 		}
 	}
 	if p.Workload.Kind == "trace" {
+		switch {
+		case len(p.Variation) > 0:
+			return &keyError{"variation", ": a trace is as it was recorded; only a decoder can vary"}
+		case p.Strategy.ZeRO != 1:
+			return &keyError{"strategy.zero", fmt.Sprintf(" = %d: want 1; a trace is as it was recorded", p.Strategy.ZeRO)}
+		}
 		_, err := s.trace(p)
 		return err
 	}
