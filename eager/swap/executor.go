@@ -518,9 +518,6 @@ func (x *Executor) Pending() (stream.Event, bool) {
 	return x.buffers[0].ends, true
 }
 
-// Holding tells whether any device memory is held for swap-outs under way.
-func (x *Executor) Holding() bool { return len(x.turns) > 0 }
-
 // Drain gives back device memory that is held for swap-outs under way, the
 // compute stream waiting for them: the oldest hold, or, with Options.Drain
 // "all", everything (shipped). It tells whether any was held.

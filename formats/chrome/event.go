@@ -311,13 +311,13 @@ func (p *parser) field(key []byte) error {
 	ev := &p.ev
 	switch string(key) {
 	case "ph":
-		s, err := p.scalar()
+		s, err := p.in.Plain()
 		if len(s) > 0 {
 			ev.Phase = s[0]
 		}
 		return err
 	case "cat":
-		s, err := p.scalar()
+		s, err := p.in.Plain()
 		ev.Category = category(s)
 		return err
 	case "name":
@@ -369,21 +369,9 @@ func (p *parser) arg(key []byte) error {
 	return p.in.Skip()
 }
 
-// scalar takes a plain value; a list or object is skipped and empty.
-func (p *parser) scalar() ([]byte, error) {
-	k, err := p.in.Kind()
-	switch {
-	case err != nil:
-		return nil, err
-	case k == jsons.Array || k == jsons.Object:
-		return nil, p.in.Skip()
-	}
-	return p.in.Text()
-}
-
 // text takes a plain value as a string that is shared with its equals.
 func (p *parser) text(to *string) error {
-	s, err := p.scalar()
+	s, err := p.in.Plain()
 	if err != nil {
 		return err
 	}
@@ -402,7 +390,7 @@ func (p *parser) text(to *string) error {
 // integer takes a number, as such or as a string; what is no whole number is
 // left alone.
 func (p *parser) integer(to *int64) error {
-	s, err := p.scalar()
+	s, err := p.in.Plain()
 	if err != nil {
 		return err
 	}
@@ -414,7 +402,7 @@ func (p *parser) integer(to *int64) error {
 
 // microseconds takes a time, as a number or a string, as ns.
 func (p *parser) microseconds(to *int64) error {
-	s, err := p.scalar()
+	s, err := p.in.Plain()
 	if err != nil {
 		return err
 	}

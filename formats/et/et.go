@@ -154,26 +154,14 @@ type parser struct {
 	g    Graph
 }
 
-// plain takes a plain value; a list or object is skipped and empty.
-func (p *parser) plain() ([]byte, error) {
-	k, err := p.in.Kind()
-	switch {
-	case err != nil:
-		return nil, err
-	case k == jsons.Array || k == jsons.Object:
-		return nil, p.in.Skip()
-	}
-	return p.in.Text()
-}
-
 func (p *parser) text(to *string) error {
-	s, err := p.plain()
+	s, err := p.in.Plain()
 	*to = string(s)
 	return err
 }
 
 func (p *parser) integer(to *int64) error {
-	s, err := p.plain()
+	s, err := p.in.Plain()
 	if v, _, ok := decimal.Parse(s, 1); ok {
 		*to = v
 	}

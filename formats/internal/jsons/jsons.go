@@ -465,3 +465,15 @@ func (r *Reader) Skip() error {
 	_, err = r.word()
 	return err
 }
+
+// Plain takes a plain value as Text does; a list or object is skipped and empty.
+func (r *Reader) Plain() ([]byte, error) {
+	k, err := r.Kind()
+	switch {
+	case err != nil:
+		return nil, err
+	case k == Array || k == Object:
+		return nil, r.Skip()
+	}
+	return r.Text()
+}
