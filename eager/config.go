@@ -98,8 +98,8 @@ func (c *Config) admit(n policies.Needs) error {
 	if !offered.Has(n.Fields) {
 		return fmt.Errorf("the policy needs the profile fields {%s}, the profiler records {%s}", n.Fields, offered)
 	}
-	if n.Grade != policies.Observed {
-		return fmt.Errorf("the policy needs the grade of truth %q, this run grants %q", n.Grade, policies.Observed)
+	if n.Grade > policies.Static {
+		return fmt.Errorf("the policy needs the grade of truth %q, this run grants at most %q", n.Grade, policies.Static)
 	}
 	return nil
 }

@@ -120,6 +120,7 @@ type rank struct {
 
 	ops, recomputed int64
 	sequence        uint64
+	nominal         *policies.Nominal
 	before          alloc.Stats // peaks up to the steady window
 	lanes           [stream.Count]stream.Lane
 	windowFrom      sim.Time

@@ -110,6 +110,11 @@ type Plan struct {
 	// Vocabulary maps run-wide name ids to feature indices; see Feature.
 	Vocabulary Vocabulary
 	Iteration  int // whose observation it was made from
+	// Hints are actions on tensors of the nominal program (ByStatic), each at
+	// an operator (AtOp), in the order in which the runtime takes them. With
+	// unified memory Evict, Prefetch (of a tensor without content: allocate)
+	// and Discard (free) are queued when their kernel begins.
+	Hints []Action
 	// Chunks is the number of pieces in which Chunked states move through the
 	// device, one after the other, inside the optimizer phase: the first two
 	// come in at their stage, each other one when the one before the last has

@@ -55,6 +55,7 @@ type Needs struct {
 	Fields profilers.Fields // of the detailed profile
 	Events Events
 	Grade  Grade
+	Memory MemoryKind
 }
 
 // Handle names a live storage of the run. Handles are not reused; they mean
@@ -139,6 +140,9 @@ type Runtime interface {
 	Charge(cost sim.Time)
 	// Tensor looks a handle up; false when the storage is gone.
 	Tensor(h Handle) (TensorInfo, bool)
+	// Nominal is the nominal program; nil unless the policy needs, and so was
+	// granted, grade Static.
+	Nominal() *Nominal
 	// OptimizerStates lists the live optimizer storages in allocation order.
 	OptimizerStates() []Handle
 	// Moved is what the runtime's own events around copies have measured of

@@ -209,6 +209,8 @@ type Device struct {
 	comms   int // collectives running
 	last    sim.Time
 	moved   [hw.NumDirections]Moved
+
+	residency Residency // nil: operands are where the host put them
 }
 
 // Moved sums finished copies: bytes, and the time that DMA engines took.
@@ -320,6 +322,13 @@ func (d *Device) advance(s ID) {
 			d.retire(s)
 		case Kernel:
 			d.begin(s, c)
+			if s == Compute && d.residency != nil {
+				if d.residency.Begin() {
+					d.end(s)
+					continue
+				}
+				return
+			}
 			if c.Timing.Span <= 0 {
 				d.end(s)
 				continue

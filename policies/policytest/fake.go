@@ -422,6 +422,9 @@ func (f *Fake) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
 	return policies.TensorInfo{}, false
 }
 
+// Nominal grants no truth.
+func (f *Fake) Nominal() *policies.Nominal { return nil }
+
 // OptimizerStates lists the script's states.
 func (f *Fake) OptimizerStates() []policies.Handle { return f.states }
 

@@ -43,6 +43,7 @@ func (s *stub) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
 	t, ok := s.tensors[h]
 	return t, ok
 }
+func (s *stub) Nominal() *policies.Nominal         { return nil }
 func (s *stub) OptimizerStates() []policies.Handle { return s.states }
 func (s *stub) Moved(bool) (sim.Bytes, sim.Time)   { return s.moved, s.moving }
 func (s *stub) Capacity() sim.Bytes                { return 64 * sim.GiB }

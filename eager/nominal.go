@@ -1,0 +1,63 @@
+package eager
+
+import (
+	"slices"
+
+	"smartswap/policies"
+	"smartswap/workloads"
+)
+
+// Nominal is the nominal program of the rank for policies of grade Static: its
+// program of iteration 0.
+func (r *rank) Nominal() *policies.Nominal {
+	if r.needs.Grade < policies.Static {
+		return nil
+	}
+	if r.nominal == nil {
+		p, err := r.job.cfg.Workload.Program(r.index, 0)
+		if err != nil {
+			return nil // the run has ended, or is about to end, with this error
+		}
+		r.nominal = newNominal(p, r.job.prepare(p))
+	}
+	return r.nominal
+}
+
+// newNominal shows a program to a compile-time planner. O(arguments).
+func newNominal(p *workloads.Program, w *prepared) *policies.Nominal {
+	s := &policies.Nominal{Loss: -1, Tensors: make([]policies.NominalTensor, len(p.Storages))}
+	for i := range p.Storages {
+		s.Tensors[i] = policies.NominalTensor{Bytes: p.Storages[i].Bytes, Global: i < int(p.Residents)}
+	}
+	touched := make([]bool, len(p.Storages))
+	for i := range p.Instrs {
+		in := &p.Instrs[i]
+		switch {
+		case in.Kind == workloads.Mark && in.Mark == workloads.MarkForwardEnd:
+			s.Loss = int32(len(s.Kernels) - 1)
+		case in.Kind == workloads.Op:
+			n := int32(len(s.Kernels))
+			var k policies.NominalKernel
+			if in.Kernel >= 0 {
+				k.Span = w.commands[in.Kernel].Timing.Span
+			}
+			for _, a := range p.Args[in.ArgLo:in.ArgHi] {
+				id := int32(a.Storage)
+				if a.Mode != workloads.Write && !slices.Contains(k.In, id) {
+					k.In = append(k.In, id)
+				}
+				if a.Mode != workloads.Read && !slices.Contains(k.Out, id) {
+					k.Out = append(k.Out, id)
+				}
+				if t := &s.Tensors[id]; !t.Global {
+					if !touched[id] {
+						t.Birth, touched[id] = n, true
+					}
+					t.Death = n + 1
+				}
+			}
+			s.Kernels = append(s.Kernels, k)
+		}
+	}
+	return s
+}
