@@ -22,12 +22,14 @@ import (
 //	           gain by what is at least as high
 //	reference  the best of the strategies Of beside published measurements of
 //	           the same model and sequence length: one line per measurement
+//	agreement  a table of published numbers beside the cells that simulate
+//	           them, with tolerances and the order of strategies: see Agreement
 //	value      the best of the strategies Of beside one published number
 //
 // The best is the largest value: gains and references compare rates and
 // fractions, which are better when larger. Kinds that take any column name single
 // strategies.
-var claimKinds = []string{"gain", "change", "reference", "value"}
+var claimKinds = []string{"gain", "change", "reference", "agreement", "value"}
 
 // checkClaim checks the parts of a claim that refer to other parts of the
 // file.
@@ -57,6 +59,11 @@ func (c *Config) checkClaim(path string, claim *ClaimSpec) error {
 	}
 	if (claim.Kind == "value" || claim.Kind == "change") && (len(claim.Of) > 1 || len(claim.Over) > 1) {
 		return &keyError{path + ".of", fmt.Sprintf(" = %s: want one strategy for kind = %q", show(anys(claim.Of)), claim.Kind)}
+	}
+	if claim.Kind == "agreement" {
+		if err := c.checkAgreement(path, claim); err != nil {
+			return err
+		}
 	}
 	names := c.strategyNames()
 	for _, list := range []struct {
@@ -96,6 +103,12 @@ func (c *Config) claims(cells []*CellResult) ([]results.Claim, error) {
 			list = append(list, gain(spec, chosen)...)
 		case "reference":
 			lines, err := reference(spec, chosen)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, lines...)
+		case "agreement":
+			lines, err := c.agreement(spec, chosen)
 			if err != nil {
 				return nil, err
 			}
@@ -298,8 +311,8 @@ func unitOf(column string) string {
 	return ""
 }
 
-// fewCells is how many losing cells of a claim a terminal shows; more are left
-// to claims.csv.
+// fewCells is how many losing or disagreeing cells of a claim a terminal shows;
+// more are left to claims.csv.
 const fewCells = 6
 
 // gainCell tells a gain's line about one cell from all other lines.
@@ -332,6 +345,9 @@ func claimTable(claims []results.Claim) *paper.Table {
 	}
 	for i := range claims {
 		c := &claims[i]
+		if c.Detail {
+			continue
+		}
 		where := c.Where
 		if gainCell(c) && summed[c.Name] {
 			switch {

@@ -28,6 +28,7 @@ type Config struct {
 	CompareWith string
 
 	Columns    []Column
+	Cases      Cases
 	Axes       []Axis
 	Strategies []Strategy
 	Tables     []TableSpec
@@ -376,7 +377,7 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 		{key: "name", set: fileName(&c.Name)},
 		{key: "title", set: text(&c.Title)},
 		{key: "compare_with", set: text(&c.CompareWith)},
-		{key: "column"}, {key: "axes"}, {key: "table"}, {key: "figure"}, {key: "claim"},
+		{key: "column"}, {key: "axes"}, {key: "cases", sub: c.Cases.fields()}, {key: "table"}, {key: "figure"}, {key: "claim"},
 		{key: "quick", free: &c.quick},
 	}, c.base.fields()...)
 	for _, key := range sortedKeys(tree) {
@@ -400,7 +401,7 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 		case "claim":
 			err = eachTable(tree, key, func(prefix string, t map[string]any) error {
 				nan := math.NaN()
-				c.Claims = append(c.Claims, ClaimSpec{Statistic: "max", Published: nan, AtLeast: nan, AtMost: nan})
+				c.Claims = append(c.Claims, ClaimSpec{Statistic: "max", Published: nan, AtLeast: nan, AtMost: nan, Agreement: newAgreement()})
 				return assign(c.Claims[len(c.Claims)-1].fields(), prefix, nil, t)
 			})
 		case "axes":
@@ -417,6 +418,14 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 	}
 	if len(c.Strategies) == 0 {
 		return &keyError{"strategy", ": missing; want at least one [[strategy]]"}
+	}
+	if _, ok := tree["cases"]; ok {
+		if c.Columns != nil {
+			return &keyError{"cases", ": the file has [[column]] too; want one of both"}
+		}
+		if err := c.addCases(); err != nil {
+			return err
+		}
 	}
 	if len(c.Columns) == 0 {
 		c.Columns = []Column{{Name: c.Name}}

@@ -284,6 +284,7 @@ func parseValue(s string) any {
 func (c *Config) applyQuick() error {
 	var columns, strategies []string
 	var other []leaf
+	cases := false
 	for _, l := range leaves(nil, c.quick) {
 		var err error
 		switch key := strings.Join(l.path, "."); {
@@ -291,6 +292,9 @@ func (c *Config) applyQuick() error {
 			err = texts(&columns)(l.value)
 		case key == "strategies":
 			err = texts(&strategies)(l.value)
+		case l.path[0] == "cases" && len(l.path) == 3 && l.path[1] == "where" && c.Cases.Reference != "":
+			err = assignFree(&c.Cases.Where, "quick.cases.where", l.path[2:], l.value)
+			cases = true
 		case l.path[0] == "axes":
 			name := strings.Join(l.path[1:], ".")
 			i := slices.IndexFunc(c.Axes, func(a Axis) bool { return a.Key == name })
@@ -318,6 +322,11 @@ func (c *Config) applyQuick() error {
 			return within("quick", err)
 		}
 		c.Settings = append(c.Settings, Setting{strings.Join(l.path, "."), l.value, "-quick"})
+	}
+	if cases {
+		if err := c.addCases(); err != nil {
+			return within("quick", err)
+		}
 	}
 	if columns != nil {
 		kept, err := pick("quick.columns", columns, c.Columns, func(col Column) string { return col.Name })

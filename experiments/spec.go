@@ -46,7 +46,7 @@ type FigureSpec struct {
 // ClaimSpec asks for a comparison; see claims.go for the kinds.
 type ClaimSpec struct {
 	Name  string
-	Kind  string // "gain", "change", "reference", "value"
+	Kind  string // see claimKinds
 	Value string // column of rows.csv
 	// Of and Over name strategies: the best of each is compared.
 	Of, Over  []string
@@ -58,6 +58,7 @@ type ClaimSpec struct {
 	Where map[string]any
 	// AtLeast and AtMost make the claim an assertion.
 	AtLeast, AtMost float64
+	Agreement
 }
 
 func (t *TableSpec) fields() []field {
@@ -88,7 +89,7 @@ func (f *FigureSpec) fields() []field {
 }
 
 func (c *ClaimSpec) fields() []field {
-	return []field{
+	return append(c.Agreement.fields(), []field{
 		{key: "name", set: text(&c.Name)},
 		{key: "kind", set: choice(&c.Kind, claimKinds...)},
 		{key: "value", set: text(&c.Value)},
@@ -101,7 +102,7 @@ func (c *ClaimSpec) fields() []field {
 		{key: "where", free: &c.Where},
 		{key: "at_least", set: number(&c.AtLeast, -math.MaxFloat64, math.MaxFloat64)},
 		{key: "at_most", set: number(&c.AtMost, -math.MaxFloat64, math.MaxFloat64)},
-	}
+	}...)
 }
 
 // checkReports checks what tables, figures and claims refer to.

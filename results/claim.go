@@ -26,6 +26,8 @@ type Claim struct {
 	Verdict   Verdict
 	Source    string // of the published number
 	Note      string
+	// Detail is a line behind a summary: claims.csv has it, a terminal not.
+	Detail bool
 }
 
 // Difference is simulated minus published; NaN if either is missing.

@@ -28,9 +28,9 @@ type Measurement struct {
 	Note   string
 }
 
-// Reference is the committed table called name. An unknown name is an error
-// that says which there are.
-func Reference(name string) ([]Measurement, error) {
+// ReferenceTable is the committed table called name, as it stands. An unknown
+// name is an error that says which there are.
+func ReferenceTable(name string) (*Frame, error) {
 	file, err := referenceFiles.Open("reference/" + name + ".csv")
 	if err != nil {
 		have := References()
@@ -40,6 +40,21 @@ func Reference(name string) ([]Measurement, error) {
 	f, err := ReadCSV(file)
 	if err != nil {
 		return nil, fmt.Errorf("reference %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// Reference is the committed table called name of measurements of training
+// jobs. One without their columns is an error.
+func Reference(name string) ([]Measurement, error) {
+	f, err := ReferenceTable(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, column := range []string{"id", "source", "device", "model", "seq", "metric", "value", "unit", "note"} {
+		if f.Index(column) < 0 {
+			return nil, fmt.Errorf("reference %s: no column %q: not a table of measurements of training jobs", name, column)
+		}
 	}
 	list := make([]Measurement, len(f.Rows))
 	for r := range f.Rows {

@@ -1,0 +1,180 @@
+package experiments
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"smartswap/internal/nearest"
+	"smartswap/results"
+)
+
+// Cases makes columns of a published table, results/reference/NAME.csv: one for
+// each distinct combination of what Set takes from it, in the order of the
+// table. A comparison with a list of published numbers then simulates exactly
+// the jobs of the list, which need not be a product of axes.
+//
+//	[cases]
+//	reference = "g10"
+//	set.network = "workload.network"
+//	set.log     = { key = "workload.trace", as = "logs/{}.log.gz" }
+//	where.batch = [128, 256]
+type Cases struct {
+	Reference string
+	// Set says which key a column of the table goes to: the key, or a table
+	// of key and as, a text in which {} stands for the value. Rows without a
+	// value in one of them make no column.
+	Set map[string]any
+	// Where keeps the rows in which columns have one of the given values.
+	Where map[string]any
+
+	set   []caseKey // in the order of the table
+	where []caseFilter
+}
+
+// caseKey is where a column of the table goes.
+type caseKey struct{ column, key, as string }
+
+// caseFilter is what a column of the table must be.
+type caseFilter struct {
+	column string
+	values []string
+}
+
+func (s *Cases) fields() []field {
+	return []field{
+		{key: "reference", set: text(&s.Reference)},
+		{key: "set", free: &s.Set},
+		{key: "where", free: &s.Where},
+	}
+}
+
+// caseHole stands for the value in Cases.Set's as.
+const caseHole = "{}"
+
+// addCases makes the columns. Errors name keys below "cases".
+func (c *Config) addCases() error {
+	s := &c.Cases
+	table, err := results.ReferenceTable(s.Reference)
+	if err != nil {
+		return &keyError{"cases.reference", fmt.Sprintf(" = %q: %v", s.Reference, err)}
+	}
+	if err := s.check(table); err != nil {
+		return err
+	}
+	c.Columns = nil
+	seen := map[string]bool{}
+	for r := range table.Rows {
+		if !s.takes(table, r) {
+			continue
+		}
+		col := Column{Name: s.name(table, r)}
+		if col.Name == "" || seen[col.Name] {
+			continue
+		}
+		seen[col.Name] = true
+		trial := c.base
+		for _, k := range s.set {
+			l := leaf{splitKey(k.key), k.value(table.At(r, k.column))}
+			if err := assign(trial.fields(), "", l.path, l.value); err != nil {
+				return within("cases.set."+k.column, err)
+			}
+			col.leaves = append(col.leaves, l)
+		}
+		c.Columns = append(c.Columns, col)
+	}
+	if len(c.Columns) == 0 {
+		return &keyError{"cases.where", fmt.Sprintf(": no row of %s has these values", s.Reference)}
+	}
+	return nil
+}
+
+// check reads Set and Where against the table's columns.
+func (s *Cases) check(table *results.Frame) error {
+	var have []string
+	for _, col := range table.Columns {
+		have = append(have, col.Name)
+	}
+	known := func(key, column string) error {
+		if !slices.Contains(have, column) {
+			return &keyError{key, fmt.Sprintf(": %s has no column %q; nearest is %s, allowed: %s", s.Reference, column, nearest.Name(column, have), strings.Join(have, ", "))}
+		}
+		return nil
+	}
+	s.set, s.where = nil, nil
+	for _, column := range sortedKeys(s.Set) {
+		path := "cases.set." + column
+		if err := known(path, column); err != nil {
+			return err
+		}
+		k := caseKey{column: column}
+		switch v := s.Set[column].(type) {
+		case string:
+			k.key = v
+		case map[string]any:
+			if err := assign([]field{{key: "key", set: text(&k.key)}, {key: "as", set: text(&k.as)}}, path, nil, v); err != nil {
+				return err
+			}
+			if !strings.Contains(k.as, caseHole) {
+				return &keyError{path + ".as", fmt.Sprintf(" = %q: want a text with %s in the place of the value", k.as, caseHole)}
+			}
+		}
+		if k.key == "" || strings.HasPrefix(k.key, "strategy.") {
+			return &keyError{path, fmt.Sprintf(" = %s: want a key such as \"workload.batch\", not one of a strategy, or a table of key and as", show(s.Set[column]))}
+		}
+		s.set = append(s.set, k)
+	}
+	if len(s.set) == 0 {
+		return &keyError{"cases.set", ": missing; want at least one column = key"}
+	}
+	slices.SortFunc(s.set, func(a, b caseKey) int {
+		return slices.Index(have, a.column) - slices.Index(have, b.column)
+	})
+	for _, l := range leaves(nil, s.Where) {
+		column := strings.Join(l.path, ".")
+		if err := known("cases.where."+column, column); err != nil {
+			return err
+		}
+		list, ok := l.value.([]any)
+		if !ok {
+			list = []any{l.value}
+		}
+		f := caseFilter{column: column}
+		for _, v := range list {
+			f.values = append(f.values, plain(v))
+		}
+		s.where = append(s.where, f)
+	}
+	return nil
+}
+
+// takes tells whether Where keeps row r.
+func (s *Cases) takes(table *results.Frame, r int) bool {
+	for _, f := range s.where {
+		if !slices.Contains(f.values, table.At(r, f.column).String()) {
+			return false
+		}
+	}
+	return true
+}
+
+// name is the column that row r belongs to, "" if it lacks a value.
+func (s *Cases) name(table *results.Frame, r int) string {
+	var parts []string
+	for _, k := range s.set {
+		v := table.At(r, k.column)
+		if !v.Present() {
+			return ""
+		}
+		parts = append(parts, v.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// value is what the key gets: a number stays one.
+func (k caseKey) value(v results.Value) any {
+	if k.as != "" {
+		return strings.ReplaceAll(k.as, caseHole, v.String())
+	}
+	return parseValue(v.String())
+}
