@@ -388,6 +388,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	walk(new(TableSpec).fields())
 	walk(new(FigureSpec).fields())
 	walk(new(ClaimSpec).fields())
+	walk(new(Cases).fields())
 }
 
 // A strategy that is like another extends its tables and leaves it alone.
