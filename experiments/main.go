@@ -264,10 +264,47 @@ func (c *Config) applySettings(cmd *command) error {
 		if !ok || key == "" {
 			return fmt.Errorf("-set %s: want key=value", s)
 		}
-		c.Settings = append(c.Settings, Setting{strings.TrimSpace(key), parseValue(value), "-set"})
+		set, err := c.shellSetting(strings.TrimSpace(key), parseValue(value))
+		if err != nil {
+			return fmt.Errorf("-set %s: %w", s, err)
+		}
+		c.Settings = append(c.Settings, set...)
 	}
 	return nil
 }
+
+// shellSetting is what -set key=value means: paths are those of the shell, not
+// relative to the experiment file, trace names a trace to run, and node a node
+// of the catalogue.
+func (c *Config) shellSetting(key string, value any) ([]Setting, error) {
+	path, isText := value.(string)
+	var list []Setting
+	switch {
+	case !isText:
+	case key == "node":
+		key = "node.name"
+	case key == "trace":
+		key = "workload.trace"
+		list = append(list, Setting{"workload.kind", "trace", "-set"})
+	}
+	if isText && slices.Contains(pathKeys, key) && !filepath.IsAbs(path) {
+		dir, err := filepath.Abs(c.dir())
+		if err != nil {
+			return nil, err
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+		if path, err = filepath.Rel(dir, path); err != nil {
+			return nil, err
+		}
+		value = path
+	}
+	return append(list, Setting{key, value, "-set"}), nil
+}
+
+// pathKeys are keys with the name of a file that a trace is read from.
+var pathKeys = []string{"workload.trace", "workload.net", "workload.scratch"}
 
 // parseValue reads a TOML value; what is none is a string, so that quotes are
 // not needed in -set node.link.rate=55GB/s.

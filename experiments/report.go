@@ -1,8 +1,10 @@
 package experiments
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"smartswap/paper"
@@ -23,7 +25,7 @@ func (c *Config) table(spec *TableSpec, cells []*CellResult) *paper.Table {
 	case spec.Value != "":
 		c.pivot(t, spec.Value, cells)
 	default:
-		c.list(t, spec.Show, cells)
+		c.list(t, spec, cells)
 	}
 	if t.Title = spec.Title; t.Title == "" {
 		t.Title = c.Title
@@ -32,13 +34,23 @@ func (c *Config) table(spec *TableSpec, cells []*CellResult) *paper.Table {
 }
 
 // list has one line per cell and one column per name in show.
-func (c *Config) list(t *paper.Table, show []string, cells []*CellResult) {
+func (c *Config) list(t *paper.Table, spec *TableSpec, cells []*CellResult) {
+	show := spec.Show
+	var ranks map[*CellResult]int
+	if spec.BestFirst {
+		cells, ranks = ranking(cells)
+		t.Columns = append(t.Columns, paper.Column{Name: "rank", Number: true})
+		t.Notes = append(t.Notes, "Rank 1 is recommended: of the strategies that fit the fastest, of equals the first of the file.")
+	}
 	t.Columns = append(t.Columns, paper.Column{Name: "strategy"})
 	for _, name := range show {
 		t.Columns = append(t.Columns, paper.Column{Name: heading(name), Number: !textual(name)})
 	}
 	for _, cell := range cells {
 		line := append([]string{cell.Cell.Column}, cell.Cell.Axes...)
+		if spec.BestFirst {
+			line = append(line, rankText(ranks[cell]))
+		}
 		line = append(line, cell.Cell.Strategy)
 		said := false // the out-of-memory figures stand in the first column that has no value
 		for _, name := range show {
@@ -50,6 +62,39 @@ func (c *Config) list(t *paper.Table, show []string, cells []*CellResult) {
 		}
 		t.Rows = append(t.Rows, line)
 	}
+}
+
+// ranking sorts the cells of each place, best first, and numbers those that fit
+// from 1; those that do not have 0.
+func ranking(cells []*CellResult) ([]*CellResult, map[*CellResult]int) {
+	var sorted []*CellResult
+	ranks := make(map[*CellResult]int)
+	for _, group := range groups(cells) {
+		group = slices.Clone(group)
+		slices.SortStableFunc(group, func(a, b *CellResult) int {
+			if (a.Best < 0) != (b.Best < 0) {
+				return cmp.Compare(b.Best, a.Best)
+			}
+			if a.Best < 0 {
+				return 0
+			}
+			return cmp.Compare(a.Results[a.Best].Outcome.Time, b.Results[b.Best].Outcome.Time)
+		})
+		for i, cell := range group {
+			if cell.Best >= 0 {
+				ranks[cell] = i + 1
+			}
+		}
+		sorted = append(sorted, group...)
+	}
+	return sorted, ranks
+}
+
+func rankText(rank int) string {
+	if rank == 0 {
+		return ""
+	}
+	return strconv.Itoa(rank)
 }
 
 // pivot has one line per column and axis values, and one column per strategy.

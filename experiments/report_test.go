@@ -2,6 +2,8 @@ package experiments
 
 import (
 	"math"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -305,6 +307,55 @@ func TestNumeric(t *testing.T) {
 	for _, v := range []any{"eager", true, math.NaN(), "inf"} {
 		if _, _, ok := numeric(v); ok {
 			t.Errorf("%v is no number", v)
+		}
+	}
+}
+
+// Strategies are ranked in their own place: what fits by time, equals in the
+// order of the file, what does not fit last and without a rank.
+func TestBestFirst(t *testing.T) {
+	cell := func(column, strategy string, ms int64) *CellResult {
+		r := &CellResult{Cell: &Cell{Column: column, Strategy: strategy}, Best: -1, Results: []Result{{Point: &Point{}, Status: OutOfHBM}}}
+		if ms > 0 {
+			r.Best, r.Results[0].Status = 0, Simulated
+			r.Results[0].Outcome.Time = sim.Time(ms) * sim.Millisecond
+		}
+		return r
+	}
+	cells := []*CellResult{
+		cell("x", "none", 0), cell("x", "slow", 9), cell("x", "first", 5), cell("x", "second", 5),
+		cell("y", "none", 1), cell("y", "slow", 2),
+	}
+	c := &Config{}
+	table := c.table(&TableSpec{Show: []string{"iteration_time_ms"}, BestFirst: true}, cells)
+	var got []string
+	for _, row := range table.Rows {
+		got = append(got, strings.Join(row, " "))
+	}
+	want := []string{"x 1 first 5.0", "x 2 second 5.0", "x 3 slow 9.0", "x  none OOM", "y 1 none 1.0", "y 2 slow 2.0"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// -set has the shell's view: short names, paths from where the command is run.
+func TestShellSettings(t *testing.T) {
+	c := &Config{Path: filepath.Join("some", "where", "x.toml")}
+	for _, tc := range []struct {
+		key   string
+		value any
+		want  []Setting
+	}{
+		{"trace", "a.json", []Setting{{"workload.kind", "trace", "-set"}, {"workload.trace", filepath.Join("..", "..", "a.json"), "-set"}}},
+		{"workload.net", filepath.Join("some", "n.txt"), []Setting{{"workload.net", filepath.Join("..", "n.txt"), "-set"}}},
+		{"workload.trace", filepath.FromSlash("/a.json"), []Setting{{"workload.trace", filepath.FromSlash("/a.json"), "-set"}}},
+		{"node", "910b2-8", []Setting{{"node.name", "910b2-8", "-set"}}},
+		{"node", int64(3), []Setting{{"node", int64(3), "-set"}}},
+		{"seed", int64(3), []Setting{{"seed", int64(3), "-set"}}},
+	} {
+		got, err := c.shellSetting(tc.key, tc.value)
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s=%v: %v, %v; want %v", tc.key, tc.value, got, err, tc.want)
 		}
 	}
 }

@@ -21,6 +21,9 @@ type TableSpec struct {
 	Across      string
 	Where       map[string]any
 	Terminal    bool // print it at the end of a run
+	// BestFirst ranks the strategies of a Show table in each place: the fastest
+	// one that fits first, of equals the one that the file names first.
+	BestFirst bool
 }
 
 // FigureSpec asks for a figure of Value, a column of rows.csv, or of what a
@@ -71,6 +74,7 @@ func (t *TableSpec) fields() []field {
 		{key: "across", set: text(&t.Across)},
 		{key: "where", free: &t.Where},
 		{key: "terminal", set: flag(&t.Terminal)},
+		{key: "best_first", set: flag(&t.BestFirst)},
 	}
 }
 
@@ -171,6 +175,9 @@ func (c *Config) checkTable(path string, t *TableSpec) error {
 		if err := c.checkColumn(path+".show", column); err != nil {
 			return err
 		}
+	}
+	if t.BestFirst && t.Show == nil {
+		return &keyError{path + ".best_first", " = true: want a table with show"}
 	}
 	if t.Value != "" {
 		if err := c.checkColumn(path+".value", t.Value); err != nil {
