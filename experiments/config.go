@@ -319,6 +319,9 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
 	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a file; want an experiment file", path)
+	}
 	if info.Size() > maxFile {
 		return nil, fmt.Errorf("%s: %d bytes, want an experiment file of at most %d", path, info.Size(), maxFile)
 	}
@@ -514,9 +517,6 @@ func (c *Config) addStrategy(prefix string, t map[string]any) error {
 		if err := assign(trial.fields(), "", l.path, l.value); err != nil {
 			return within(prefix+".set", err)
 		}
-	}
-	if s.Ideal && s.Policy != "none" {
-		return &keyError{prefix + ".ideal", fmt.Sprintf(" = true: an ideal strategy has unbounded memory and no policy, but policy = %q", s.Policy)}
 	}
 	c.Strategies = append(c.Strategies, s)
 	return nil

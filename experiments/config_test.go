@@ -233,7 +233,7 @@ func TestBadInput(t *testing.T) {
 		{name: "no strategy", old: soundFile, new: `name = "x"`, want: []string{"strategy: missing"}},
 		{name: "strategy without name", old: `name = "baseline"`, new: "", want: []string{".toml:10: strategy[0].name: missing"}},
 		{name: "strategy twice", old: `name = "swap"`, new: `name = "baseline"`, want: []string{`.toml:15: strategy[1].name = "baseline"`}},
-		{name: "ideal with a policy", old: `layouts = "all"`, new: "layouts = \"all\"\nideal = true", want: []string{".toml:19: strategy[1].ideal = true", "policy"}},
+		{name: "ideal with a policy", old: `layouts = "all"`, new: "layouts = \"all\"\nideal = true", want: []string{".toml:19: strategy.ideal = true", "policy"}},
 		{name: "missing model", old: `model = "llama2-7b"`, new: "", want: []string{"workload.model: missing"}},
 		{name: "unknown model", old: "llama2-7b", new: "llama-7b", want: []string{`.toml:7: workload.model = "llama-7b"`, "llama2-7b"}},
 		{name: "missing node", old: `node.name = "910b2-8"`, new: "", want: []string{"node.name: missing"}},
@@ -310,8 +310,12 @@ func TestBadInput(t *testing.T) {
 		{name: "set unknown key", args: []string{"-set", "workload.sqe=1"}, want: []string{"-set: workload.sqe", "nearest is seq"}},
 		{name: "set bad value", args: []string{"-set", "workload.seq=long"}, want: []string{`-set: workload.seq = "long"`}},
 		{name: "set bad node value", args: []string{"-set", "node.link.rate=fast"}, want: []string{`-set: node.link.rate = "fast"`}},
+		{name: "set what names a strategy", args: []string{"-set", "strategy.name=other"}, want: []string{"-set: strategy.name", "edit the file"}},
+		{name: "set a policy on an ideal strategy", old: `layouts = ["tp8pp1dp1"]`, new: "layouts = [\"tp8pp1dp1\"]\nideal = true", args: []string{"-set", "strategy.policy=lru"}, want: []string{"strategy.ideal = true", "policy"}},
+		{name: "layouts of a trace", args: []string{"-set", "trace=../configs/example.trace"}, want: []string{"strategy.layouts: a trace"}},
+		{name: "search beyond a key's range", old: "[workload]", new: "[search]\nkey = \"workload.seq\"\nfrom = 1\nto = 1_000_000_000_000\nstep = 1\n[workload]", want: []string{".toml:6: search.workload.seq = 1000000000000", "from 1 to"}},
 		{name: "two files", args: []string{"other.toml"}, want: []string{"2 experiment files"}},
-		{name: "negative seed flag", args: []string{"-seed", "-5"}, want: []string{"-seed -5"}},
+		{name: "negative seed flag", args: []string{"-seed", "-5"}, want: []string{`"-5" for flag -seed`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -103,13 +103,20 @@ func (l *settingList) Set(s string) error { *l = append(*l, s); return nil }
 
 // parseArgs reads flags before and after the config path.
 func parseArgs(args []string, stderr io.Writer) (*command, error) {
-	cmd := &command{shardAt: -1, shards: 1}
+	cmd := &command{shardAt: -1, shards: 1, seed: -1}
 	fs := stdflag.NewFlagSet("experiment", stdflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.StringVar(&cmd.out, "out", filepath.Join("results", "out"), "`folder` for results")
 	fs.StringVar(&cmd.golden, "golden", filepath.Join("results", "golden"), "`folder` of committed results")
 	fs.IntVar(&cmd.parallel, "parallel", runtime.GOMAXPROCS(0), "`workers`; the results do not depend on them")
-	fs.Int64Var(&cmd.seed, "seed", -1, "replaces the file's seed")
+	fs.Func("seed", "`number`, 0 or more, in place of the file's seed", func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 0 {
+			return errors.New("want a whole number from 0")
+		}
+		cmd.seed = n
+		return nil
+	})
 	fs.Var((*settingList)(&cmd.sets), "set", "`key=value` replaces a value of the file; may be repeated, e.g. -set node.link.rate=55GB/s")
 	fs.BoolVar(&cmd.list, "list", false, "list the cells and their points, run nothing")
 	fs.BoolVar(&cmd.check, "check", false, "check the file; run and compare if there are committed results")
@@ -256,8 +263,6 @@ func (c *Config) applySettings(cmd *command) error {
 	}
 	if cmd.seed >= 0 {
 		c.Settings = append(c.Settings, Setting{"seed", cmd.seed, "-seed"})
-	} else if cmd.seed != -1 {
-		return fmt.Errorf("-seed %d: want 0 or more", cmd.seed)
 	}
 	for _, s := range cmd.sets {
 		key, value, ok := strings.Cut(s, "=")
@@ -270,7 +275,23 @@ func (c *Config) applySettings(cmd *command) error {
 		}
 		c.Settings = append(c.Settings, set...)
 	}
-	return nil
+	return c.settleSeries()
+}
+
+// settleSeries lets a setting decide about the files of a series, which are
+// those of the whole experiment, and refuses settings that could do nothing.
+func (c *Config) settleSeries() error {
+	for _, s := range c.Settings {
+		switch s.Key {
+		case "series":
+			if err := assign(c.base.fields(), "", []string{"series"}, s.Value); err != nil {
+				return fmt.Errorf("%s: %w", s.Origin, err)
+			}
+		case "strategy.name", "strategy.set", "strategy.compare_with":
+			return fmt.Errorf("%s: %s: a setting cannot change this; edit the file", s.Origin, s.Key)
+		}
+	}
+	return c.checkReports()
 }
 
 // shellSetting is what -set key=value means: paths are those of the shell, not
@@ -520,7 +541,10 @@ func (e *experiment) write(frame *results.Frame, found []*CellResult, claims []r
 // interrupted writes the rows of finished cells, and takes away what an
 // earlier complete run left beside them: it does not belong to these rows.
 func (e *experiment) interrupted(frame *results.Frame, found []*CellResult, done int) error {
-	stop := fmt.Errorf("interrupted after %d of %d cells; -resume goes on from kept outcomes", done, len(e.cells))
+	stop := fmt.Errorf("interrupted after %d of %d cells; with -resume from the start, a later run would go on from here", done, len(e.cells))
+	if e.cmd.resume {
+		stop = fmt.Errorf("interrupted after %d of %d cells; run it again with -resume to go on", done, len(e.cells))
+	}
 	names := []string{"claims.csv", "iterations.csv"}
 	for i := range e.Tables {
 		names = append(names, e.Tables[i].Name+".md", e.Tables[i].Name+".tex", e.Tables[i].Name+".csv")

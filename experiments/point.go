@@ -146,6 +146,10 @@ func (c *Config) resolve(cell *Cell, axes []Axis, values []any, devices func(nod
 		}
 		return c.points(tried, devices)
 	}
+	l := cell.search.leaf(cell.search.value((cell.search.To - cell.search.From) / cell.search.Step))
+	if err := assign(new(Setup).fields(), "", l.path, l.value); err != nil { // it is not reached before the others pass
+		return within("search", err)
+	}
 	cell.Points, err = cell.at(cell.search.From)
 	return err
 }
@@ -166,6 +170,9 @@ func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 		if err := assign(setup.fields(), "", l.path, l.value); err != nil {
 			return Setup{}, err
 		}
+	}
+	if s := &setup.Strategy; s.Ideal && s.Policy != "none" {
+		return Setup{}, &keyError{"strategy.ideal", fmt.Sprintf(" = true: an ideal strategy has unbounded memory and no policy, but policy = %q", s.Policy)}
 	}
 	if setup.Warmup >= setup.Iterations {
 		return Setup{}, &keyError{"warmup", fmt.Sprintf(" = %d: want fewer than iterations = %d", setup.Warmup, setup.Iterations)}

@@ -274,8 +274,10 @@ func heading(column string) string {
 	return words(column)
 }
 
-// shortKey is an axis key without its table: workload.save is save.
+// shortKey is an axis key without its table: workload.save is save. What has a
+// name is called by what it is.
 func shortKey(key string) string {
+	key = strings.TrimSuffix(key, ".name")
 	if _, rest, ok := strings.Cut(key, "."); ok {
 		return rest
 	}

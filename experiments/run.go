@@ -207,6 +207,11 @@ func (p *progress) end() {
 // summary is a cell in a few words.
 func summary(c *CellResult) string {
 	if c.Best < 0 {
+		for i := range c.Results {
+			if c.Results[i].Status == Simulated { // of a search
+				return "fits, but only slower than the search allows"
+			}
+		}
 		return "out of memory"
 	}
 	best := &c.Results[c.Best]

@@ -132,6 +132,9 @@ func (s *Simulator) Check(p *Point) error {
 			return &keyError{"strategy.zero", fmt.Sprintf(" = %d: want 1; a trace is as it was recorded", p.Strategy.ZeRO)}
 		}
 		_, err := s.trace(p)
+		if err == nil && (p.Strategy.AllLayouts || p.Strategy.Layouts != nil) {
+			err = &keyError{"strategy.layouts", ": a trace is as it was recorded; only a decoder has layouts"}
+		}
 		return err
 	}
 	m, err := p.model()
