@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -622,14 +623,25 @@ func (p *Point) traceDigest() (string, error) {
 		if path == "" {
 			continue
 		}
-		f, err := os.Open(p.tracePath(path))
-		if err != nil {
-			return "", err
-		}
-		_, err = io.Copy(h, f)
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err := hashFiles(h, p.tracePath(path)); err != nil {
 			return "", err
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// hashFiles adds the content of a file, or of all files of a folder in the
+// order of their names, to h.
+func hashFiles(h io.Writer, path string) error {
+	return filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(h, f)
+		return errors.Join(err, f.Close())
+	})
 }

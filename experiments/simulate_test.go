@@ -312,3 +312,33 @@ func TestShippedFiles(t *testing.T) {
 		}
 	}
 }
+
+// A folder is a trace by the content of all its files.
+func TestFolderDigest(t *testing.T) {
+	dir := t.TempDir()
+	p := &Point{}
+	p.Workload.Trace = dir
+	digest := func() string {
+		d, err := p.traceDigest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte("1"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	first := digest()
+	if err := os.MkdirAll(filepath.Join(dir, "below"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if digest() != first {
+		t.Error("an empty folder changes the content")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "below", "b.csv"), []byte("2"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if digest() == first {
+		t.Error("another file does not change the content")
+	}
+}

@@ -28,7 +28,7 @@ func runPlan(c *call) error {
 	node := c.flags.String("node", "910b2-8", "`name` of the node that kernels without measured times run on")
 	rank := c.flags.Int("rank", 0, "`number` of the rank, from 0")
 	iteration := c.flags.Int("iteration", 0, "`number` of the iteration, from 0")
-	layers := c.flags.Int("layers", 0, "`number` of layers of the model; 0 = not known")
+	layers := c.flags.Int("layers", 0, "`number` of layers of the model; 0 = not known: presets that plan by layers, such as faithful-v1, then plan nothing")
 	if err := c.parse(1); err != nil {
 		return err
 	}
