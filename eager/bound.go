@@ -12,7 +12,7 @@ import (
 // Bounds are what no run without a policy can beat, found without simulating
 // it.
 type Bounds struct {
-	// Time is the span of one iteration on streams alone: a host that costs
+	// Time is the span of the iterations on streams alone: a host that costs
 	// nothing, unlimited memory, no copies. Kernels, collectives, transfers
 	// and the program's own events are in it, so it contains the pipeline
 	// bubble and exposed communication.
@@ -27,18 +27,31 @@ type Bounds struct {
 // NewBounds computes the bounds of iteration i of a workload on a node, in a
 // single pass over its commands.
 func NewBounds(node *hw.Node, w workloads.Workload, i int) (Bounds, error) {
+	return bounds(node, w, i, i+1)
+}
+
+// NewRunBounds computes the bounds of the first n iterations together: Time is
+// that of the whole run.
+func NewRunBounds(node *hw.Node, w workloads.Workload, n int) (Bounds, error) {
+	return bounds(node, w, 0, n)
+}
+
+func bounds(node *hw.Node, w workloads.Workload, from, to int) (Bounds, error) {
 	j := &job{node: *node, groups: make(map[string]int32), prepared: make(map[*workloads.Program]*prepared), fabric: stream.NewFabric(nil)}
 	net := network{arrivals: make(map[int32][]*lane)}
 	var b Bounds
 	for r := range w.Ranks() {
-		p, err := w.Program(r, i)
-		if err != nil {
-			return Bounds{}, err
+		lanes := net.rank()
+		for i := from; i < to; i++ {
+			p, err := w.Program(r, i)
+			if err != nil {
+				return Bounds{}, err
+			}
+			if m := workloads.PeakLive(p, 512); m > b.Memory {
+				b.Memory, b.Rank = m, r
+			}
+			add(lanes, p, j.prepare(p))
 		}
-		if m := workloads.PeakLive(p, 512); m > b.Memory {
-			b.Memory, b.Rank = m, r
-		}
-		net.add(p, j.prepare(p))
 	}
 	if !net.run() {
 		return Bounds{}, fmt.Errorf("workload %s: its ranks wait for each other for ever", w.Name())
@@ -83,12 +96,17 @@ type step struct {
 	pos   int32
 }
 
-func (n *network) add(p *workloads.Program, w *prepared) {
-	var lanes [workloads.NumLanes]*lane
+// rank adds the lanes of a rank.
+func (n *network) rank() (lanes [workloads.NumLanes]*lane) {
 	for i := range lanes {
 		lanes[i] = &lane{}
 		n.lanes = append(n.lanes, lanes[i])
 	}
+	return lanes
+}
+
+// add appends a program to the lanes of its rank.
+func add(lanes [workloads.NumLanes]*lane, p *workloads.Program, w *prepared) {
 	type point struct {
 		on  *lane
 		pos int32

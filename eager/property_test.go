@@ -186,6 +186,11 @@ func TestProperties(t *testing.T) {
 				t.Fatalf("%s: compute was busy %v, less than the %v its kernels take (13)", name, b, i)
 			}
 		}
+		if b, err := eager.NewRunBounds(&alone, job, cfg.Iterations); err != nil {
+			t.Fatal(err)
+		} else if r.Makespan < b.Time {
+			t.Fatalf("%s: the run took %v, its streams alone need %v (13)", name, r.Makespan, b.Time)
+		}
 		again, err := eager.Run(cfg)
 		if err != nil {
 			t.Fatal(err)
