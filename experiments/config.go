@@ -92,6 +92,13 @@ type Workload struct {
 	Network      string
 	Batch        int64
 	Net, Scratch string
+	// Step is the profiled step to take of a recording of several.
+	Step string
+	// Member is the file to read of an archive; Kineto the trace that belongs
+	// to an ExecutionTrace, and KinetoMember the file of it.
+	Member, Kineto, KinetoMember string
+	// Gaps keeps the host time that was recorded.
+	Gaps bool
 }
 
 // Strategy is a way to make a job fit, with the choices it may make.
@@ -238,6 +245,11 @@ func (w *Workload) fields() []field {
 		{key: "batch", set: integer(&w.Batch, 1, maxBatch)},
 		{key: "net", set: text(&w.Net)},
 		{key: "scratch", set: text(&w.Scratch)},
+		{key: "step", set: text(&w.Step)},
+		{key: "member", set: text(&w.Member)},
+		{key: "kineto", set: text(&w.Kineto)},
+		{key: "kineto_member", set: text(&w.KinetoMember)},
+		{key: "gaps", set: flag(&w.Gaps)},
 	}
 }
 
@@ -346,7 +358,7 @@ func Parse(path, content string) (*Config, error) {
 	}
 	c := &Config{Path: path, Text: content, lines: locate(content)}
 	c.base = Setup{
-		Workload:   Workload{Kind: "decoder", Save: "minimal", Attention: "fused", Fold: true},
+		Workload:   Workload{Kind: "decoder", Save: "minimal", Attention: "fused", Fold: true, Gaps: true},
 		Allocator:  alloc.DefaultOptions(),
 		Pinned:     alloc.DefaultPinnedOptions(),
 		Executor:   swap.DefaultOptions(),

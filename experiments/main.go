@@ -325,7 +325,7 @@ func (c *Config) shellSetting(key string, value any) ([]Setting, error) {
 }
 
 // pathKeys are keys with the name of a file that a trace is read from.
-var pathKeys = []string{"workload.trace", "workload.net", "workload.scratch"}
+var pathKeys = []string{"workload.trace", "workload.net", "workload.scratch", "workload.kineto"}
 
 // parseValue reads a TOML value; what is none is a string, so that quotes are
 // not needed in -set node.link.rate=55GB/s.
@@ -585,7 +585,13 @@ func (e *experiment) manifest(frame *results.Frame, found []*CellResult, complet
 			}
 		}
 		for i := range c.Results {
-			fingerprint = mixFingerprint(fingerprint, c.Results[i].Outcome.Fingerprint)
+			o := &c.Results[i].Outcome
+			fingerprint = mixFingerprint(fingerprint, o.Fingerprint)
+			for _, n := range o.Notes {
+				if !slices.Contains(m.Notes, n) {
+					m.Notes = append(m.Notes, n)
+				}
+			}
 		}
 	}
 	m.Runs = len(distinct)
@@ -606,6 +612,9 @@ func (e *experiment) print(w io.Writer, found []*CellResult, claims []results.Cl
 			return err
 		}
 		fmt.Fprintln(w)
+	}
+	if lines := noteLines(found); lines != nil {
+		fmt.Fprintf(w, "%s\n\n", strings.Join(lines, "\n"))
 	}
 	if len(claims) > 0 {
 		if err := claimTable(claims).Terminal(w); err != nil {

@@ -174,6 +174,35 @@ func (c *Config) claim(name string) *ClaimSpec {
 	return &c.Claims[slices.IndexFunc(c.Claims, func(s ClaimSpec) bool { return s.Name == name })]
 }
 
+// noteLines say what readers of traces did beside reading; nil if all is as
+// recorded.
+func noteLines(cells []*CellResult) []string {
+	var lines []string
+	seen := map[string]bool{}
+	said := map[string]int{} // notes by trace
+	for _, cell := range cells {
+		r := representative(cell)
+		path := r.Point.Workload.Trace
+		for _, n := range r.Outcome.Notes {
+			if seen[path+n] {
+				continue
+			}
+			seen[path+n] = true
+			if said[path]++; said[path] == 1 {
+				lines = append(lines, path+" as it was read:")
+			}
+			lines = append(lines, "  "+n)
+		}
+	}
+	if more := len(lines) - maxNotes; more > 0 {
+		lines = append(lines[:maxNotes], fmt.Sprintf("  and %d more; manifest.json has all", more))
+	}
+	return lines
+}
+
+// maxNotes is how many lines about traces a terminal shows.
+const maxNotes = 14
+
 // chosen are the cells that a table or figure is about.
 func (c *Config) chosen(where map[string]any, cells []*CellResult) []*CellResult {
 	var list []*CellResult

@@ -359,3 +359,28 @@ func TestShellSettings(t *testing.T) {
 		}
 	}
 }
+
+// What was inferred is said once per trace, and not for ever.
+func TestNoteLines(t *testing.T) {
+	cell := func(path string, notes ...string) *CellResult {
+		r := Result{Point: &Point{}, Status: Simulated}
+		r.Point.Workload.Trace = path
+		r.Outcome.Notes = notes
+		return &CellResult{Cell: &Cell{}, Results: []Result{r}}
+	}
+	got := noteLines([]*CellResult{cell("a", "1", "2"), cell("a", "1", "2"), cell("b", "1"), cell("")})
+	if want := []string{"a as it was read:", "  1", "  2", "b as it was read:", "  1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var many []string
+	for i := range 3 * maxNotes {
+		many = append(many, show(int64(i)))
+	}
+	got = noteLines([]*CellResult{cell("a", many...)})
+	if last := got[len(got)-1]; len(got) != maxNotes+1 || last != "  and 29 more; manifest.json has all" {
+		t.Errorf("%d lines, the last %q", len(got), last)
+	}
+	if noteLines([]*CellResult{cell("a")}) != nil {
+		t.Error("a trace without notes has lines")
+	}
+}

@@ -80,6 +80,11 @@ type Outcome struct {
 	// Iterations of the whole run, complete ones; only with Setup.Series.
 	Iterations []IterationOutcome
 
+	// Inferred, Repaired and Skipped count what the reader of a trace did beside
+	// reading; Notes says it.
+	Inferred, Repaired, Skipped int64
+	Notes                       []string
+
 	Ops         int64 // program operators of the run
 	Events      uint64
 	Fingerprint uint64

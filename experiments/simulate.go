@@ -32,9 +32,15 @@ import (
 type Simulator struct {
 	mu     sync.Mutex
 	nodes  map[string]*hw.Node // by [node] table; read-only once they are here
-	traces map[string]workloads.Workload
+	traces map[string]*openTrace
 	bounds map[string]*boundOnce
 	checks bool // runs check the invariants, and fail when one is broken
+}
+
+// openTrace is a trace as it was read.
+type openTrace struct {
+	workload workloads.Workload
+	report   trace.Report
 }
 
 // boundOnce computes the bounds of one job once.
@@ -48,7 +54,7 @@ type boundOnce struct {
 
 // NewSimulator makes a Simulator.
 func NewSimulator() *Simulator {
-	return &Simulator{nodes: map[string]*hw.Node{}, traces: map[string]workloads.Workload{}, bounds: map[string]*boundOnce{}}
+	return &Simulator{nodes: map[string]*hw.Node{}, traces: map[string]*openTrace{}, bounds: map[string]*boundOnce{}}
 }
 
 // node is the node that a [node] table describes, shared and read-only.
@@ -260,7 +266,11 @@ func (p *Point) vpp() int {
 // workload builds the point's job.
 func (s *Simulator) workload(p *Point, node *hw.Node) (workloads.Workload, error) {
 	if p.Workload.Kind == "trace" {
-		return s.trace(p)
+		t, err := s.trace(p)
+		if err != nil {
+			return nil, err
+		}
+		return t.workload, nil
 	}
 	c, err := p.decoder(node, p.sequences())
 	if err != nil {
@@ -316,11 +326,11 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 // against whole programs.
 func (s *Simulator) compute(b *boundOnce, p *Point, node *hw.Node) error {
 	if p.Workload.Kind == "trace" {
-		w, err := s.trace(p)
+		t, err := s.trace(p)
 		if err != nil {
 			return err
 		}
-		return b.whole(node, w)
+		return b.whole(node, t.workload)
 	}
 	c, err := p.decoder(node, p.sequences())
 	if err != nil {
@@ -489,6 +499,13 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 	if o.Tokens, err = tokens(w, int(p.Warmup), len(report.Iterations)); err != nil {
 		return nil, err
 	}
+	if p.Workload.Kind == "trace" {
+		t, err := s.trace(p)
+		if err != nil {
+			return nil, err
+		}
+		t.label(o)
+	}
 	if p.Strategy.AlwaysProfile {
 		o.Records = profiler.Fields().String()
 	}
@@ -599,27 +616,48 @@ func peaks(r *eager.RankReport) Peaks {
 }
 
 // trace reads the trace that a point names, once: a workload serves many runs.
-func (s *Simulator) trace(p *Point) (workloads.Workload, error) {
+func (s *Simulator) trace(p *Point) (*openTrace, error) {
 	w := &p.Workload
-	path, opt := p.tracePath(w.Trace), trace.Options{Network: w.Network, Batch: int(w.Batch), Net: p.tracePath(w.Net), Scratch: p.tracePath(w.Scratch)}
+	path := p.tracePath(w.Trace)
+	opt := trace.Options{
+		Network: w.Network, Batch: int(w.Batch), Net: p.tracePath(w.Net), Scratch: p.tracePath(w.Scratch),
+		Step: w.Step, Member: w.Member, Kineto: p.tracePath(w.Kineto), KinetoMember: w.KinetoMember, NoGaps: !w.Gaps,
+	}
 	key := fmt.Sprint(path, opt)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if open, ok := s.traces[key]; ok {
 		return open, nil
 	}
-	open, _, err := trace.Open(path, opt)
+	open, report, err := trace.Open(path, opt)
 	if err != nil {
 		return nil, &keyError{"workload.trace", fmt.Sprintf(" = %q: %v", w.Trace, err)}
 	}
-	s.traces[key] = open
-	return open, nil
+	t := &openTrace{open, report}
+	s.traces[key] = t
+	return t, nil
+}
+
+// label says in o what the reader did to the trace beside reading it.
+func (t *openTrace) label(o *Outcome) {
+	for _, n := range t.report.Notes {
+		switch n.Kind {
+		case trace.Inferred:
+			o.Inferred++
+		case trace.Repaired:
+			o.Repaired++
+		case trace.Skipped:
+			o.Skipped++
+		}
+		n.Where = filepath.Base(n.Where)
+		o.Notes = append(o.Notes, n.String())
+	}
 }
 
 // traceDigest identifies the content of the trace's files.
 func (p *Point) traceDigest() (string, error) {
 	h := sha256.New()
-	for _, path := range []string{p.Workload.Trace, p.Workload.Net, p.Workload.Scratch} {
+	for _, path := range []string{p.Workload.Trace, p.Workload.Net, p.Workload.Scratch, p.Workload.Kineto} {
 		if path == "" {
 			continue
 		}

@@ -31,6 +31,8 @@ type Manifest struct {
 	Runs   int    `json:"runs"`   // distinct simulations behind the rows
 	Events uint64 `json:"events"` // simulated events of those runs
 
+	// Notes say what readers of traces skipped, repaired and inferred.
+	Notes []string `json:"notes,omitempty"`
 	// Fingerprint combines the fingerprints of all rows in order.
 	Fingerprint string `json:"fingerprint"`
 
