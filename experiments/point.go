@@ -14,6 +14,9 @@ type Point struct {
 	Layout     Layout
 	Recompute  string
 	MicroBatch int64
+	// Repeat is one more than the iteration that is run for ever; 0 = the job
+	// varies as it does.
+	Repeat int64
 }
 
 // Ideal is the same job with unbounded HBM and no policy.

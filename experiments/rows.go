@@ -200,9 +200,9 @@ func rowColumns() []rowColumn {
 			return detection(r, func(d *profilers.Detection) int { return d.Latency }) / detection(r, func(d *profilers.Detection) int { return d.Detected })
 		}),
 		decimal("undisturbed_slowdown", "iteration time over ideal of the same point without variation", adapted, func(r *Result) float64 { return r.Adaptation.Undisturbed }),
-		decimal("lost_iterations_per_change", "what counted iterations take above the undisturbed slow-down, in ideal iterations, divided by the changes of the sequence", adapted, func(r *Result) float64 { return r.Adaptation.Lost.Mean }),
+		decimal("lost_iterations_per_change", "what counted iterations take above the slow-down that the policy has when the job of their regime repeats for ever, in ideal iterations, divided by the changes of the sequence", adapted, func(r *Result) float64 { return r.Adaptation.Lost.Mean }),
 		decimal("lost_iterations_ci95", "half-width of its 95 % confidence interval", adapted, func(r *Result) float64 { return r.Adaptation.Lost.Half }),
-		decimal("recovery_iterations", "iterations from a change until one is within 0.05 ideal iterations of the undisturbed slow-down, or until the next change", adapted, func(r *Result) float64 { return r.Adaptation.Recovery.Mean }),
+		decimal("recovery_iterations", "iterations from a change until one is within 0.05 ideal iterations of that slow-down, or until the next change", adapted, func(r *Result) float64 { return r.Adaptation.Recovery.Mean }),
 		decimal("recovery_iterations_ci95", "half-width of its 95 % confidence interval", adapted, func(r *Result) float64 { return r.Adaptation.Recovery.Half }),
 		decimal("unrecovered_fraction", "share of changes that the next one, or the end, overtakes", adapted, func(r *Result) float64 { return r.Adaptation.Late.Mean }),
 		whole("tried", "value of the searched key", searched, func(r *Result) int64 { return r.Tried }),

@@ -186,11 +186,65 @@ func (c *CellResult) compare(ctx context.Context, best *Result, r Runner) error 
 	if err != nil {
 		return err
 	}
-	if a, ok := adapt(best.Runs, best.IdealRuns, int(p.Warmup), float64(runs[0].Time)/float64(ideal.Time)); ok {
+	undisturbed := float64(runs[0].Time) / float64(ideal.Time)
+	settled, err := c.settled(ctx, best, r, undisturbed)
+	if err != nil {
+		return err
+	}
+	if a, ok := adapt(best.Runs, best.IdealRuns, int(p.Warmup), undisturbed, settled); ok {
 		best.Adaptation = &a
 	}
 	return nil
 }
+
+// settled finds the slow-down of every regime of the best point's runs: that of
+// its job when it repeats for ever. One that does not fit then has the
+// undisturbed slow-down.
+func (c *CellResult) settled(ctx context.Context, best *Result, r Runner, undisturbed float64) (func(n, i int) float64, error) {
+	known := map[uint64]float64{} // by job
+	of := make([][]float64, len(best.Runs))
+	for n, run := range best.Runs {
+		of[n] = make([]float64, len(run.Iterations))
+		for i, first := range regimes(run.Iterations) {
+			if of[n][i] = undisturbed; first < 0 {
+				continue
+			}
+			job := run.Iterations[first].Sequence.Program
+			ratio, ok := known[job]
+			if !ok {
+				var err error
+				if ratio, err = c.repeat(ctx, best.Point, r, int64(n), int64(first), undisturbed); err != nil {
+					return nil, err
+				}
+				known[job] = ratio
+			}
+			of[n][i] = ratio
+		}
+	}
+	return func(n, i int) float64 { return of[n][i] }, nil
+}
+
+// repeat is the slow-down of p when iteration i of its n-th replication repeats
+// for ever.
+func (c *CellResult) repeat(ctx context.Context, p *Point, r Runner, n, i int64, otherwise float64) (float64, error) {
+	q := *p
+	q.Seed += n
+	q.Replications, q.Repeat = 1, i+1
+	q.Iterations = min(q.Iterations, q.Warmup+settledIterations)
+	runs, err := c.simulate(ctx, &q, r)
+	if err != nil || runs[0].OOM != nil {
+		return otherwise, err
+	}
+	_, ideal, err := c.ideal(ctx, &q, r)
+	if err != nil {
+		return 0, err
+	}
+	return float64(runs[0].Time) / float64(ideal.Time), nil
+}
+
+// settledIterations is how many iterations after the warm-up show what a
+// repeating job costs.
+const settledIterations = 10
 
 // ideal is p with unbounded HBM: its runs, and the pool of them.
 func (c *CellResult) ideal(ctx context.Context, p *Point, r Runner) ([]*Outcome, *Outcome, error) {

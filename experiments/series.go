@@ -36,6 +36,8 @@ type SequenceOutcome struct {
 	Length    float64 // relative difference in length
 	ZeroPad   float64 // cosine, the shorter sequence padded with zeros
 	Truncate  float64 // cosine, the longer sequence cut off
+	// Program identifies what all ranks run, sizes included: a hash.
+	Program uint64
 }
 
 // sequences compares the operator sequences of a workload's first iterations.
@@ -43,6 +45,7 @@ func sequences(w workloads.Workload, iterations int) ([]SequenceOutcome, error) 
 	names := new(profilers.Names)
 	list := make([]SequenceOutcome, iterations)
 	var before *workloads.Program
+	programs := map[*workloads.Program]uint64{}
 	var reference []int32
 	var hash uint64
 	for i := range list {
@@ -50,8 +53,12 @@ func sequences(w workloads.Workload, iterations int) ([]SequenceOutcome, error) 
 		if err != nil {
 			return nil, err
 		}
+		whole, err := jobHash(w, i, programs)
+		if err != nil {
+			return nil, err
+		}
 		if p == before {
-			list[i] = SequenceOutcome{Operators: list[i-1].Operators, ZeroPad: 1, Truncate: 1}
+			list[i] = SequenceOutcome{Operators: list[i-1].Operators, ZeroPad: 1, Truncate: 1, Program: whole}
 			continue
 		}
 		var sequence []int32
@@ -72,11 +79,37 @@ func sequences(w workloads.Workload, iterations int) ([]SequenceOutcome, error) 
 			Length:    profilers.RelativeLength(len(reference), len(sequence)),
 			ZeroPad:   profilers.Cosine(reference, sequence, profilers.ZeroPad),
 			Truncate:  profilers.Cosine(reference, sequence, profilers.Truncate),
+			Program:   whole,
 		}
 		before, reference, hash = p, sequence, h.Sum64()
 	}
 	return list, nil
 }
+
+// jobHash combines the hashes of what each rank runs in iteration i; known has
+// those of programs seen before.
+func jobHash(w workloads.Workload, i int, known map[*workloads.Program]uint64) (uint64, error) {
+	h := uint64(0xcbf29ce484222325)
+	for r := range w.Ranks() {
+		p, err := w.Program(r, i)
+		if err != nil {
+			return 0, err
+		}
+		one, ok := known[p]
+		if !ok {
+			one = p.Hash()
+			if len(known) >= knownPrograms {
+				clear(known)
+			}
+			known[p] = one
+		}
+		h = mixFingerprint(h, one)
+	}
+	return h, nil
+}
+
+// knownPrograms bounds what is remembered of jobs that never repeat.
+const knownPrograms = 256
 
 // sequenceKinds names iterations such that neighbours have different names
 // exactly if their sequences differ.
@@ -219,8 +252,10 @@ func estimate(values []float64) Estimate {
 // over the counted iterations.
 //
 // Every iteration is held against the same iteration of the ideal run, and the
-// ratio against that of the same policy when nothing varies: what is above it is
-// lost to variation.
+// ratio against that of the same policy when the job of its regime repeats for
+// ever: what is above it is lost to variation. A regime is the latest job that
+// comes up in at least regimeSize iterations of the run; before there is one it
+// is the job without variation.
 type Adaptation struct {
 	Undisturbed float64  // slow-down without variation: iteration time over ideal
 	Lost        Estimate // iterations lost per change of the sequence
@@ -236,8 +271,36 @@ type Adaptation struct {
 // still count as recovered, in ideal iterations.
 const recovered = 0.05
 
-// adapt works out an Adaptation; ok is false if no run sees a change.
-func adapt(runs, ideals []*Outcome, warmup int, undisturbed float64) (a Adaptation, ok bool) {
+// regimeSize is how many iterations of a run must have the same job for it to
+// be a regime: a tenth of what figure 8 counts at the least, several recoveries
+// long.
+const regimeSize = 20
+
+// regimes tells for each iteration of a run from which iteration on its regime
+// is known: the first one that runs the regime's job; -1 = none yet.
+func regimes(list []IterationOutcome) []int {
+	count, first := map[uint64]int{}, map[uint64]int{}
+	for i := range list {
+		h := list[i].Sequence.Program
+		if count[h]++; count[h] == 1 {
+			first[h] = i
+		}
+	}
+	of := make([]int, len(list))
+	current := -1
+	for i := range list {
+		if h := list[i].Sequence.Program; count[h] >= regimeSize {
+			current = first[h]
+		}
+		of[i] = current
+	}
+	return of
+}
+
+// adapt works out an Adaptation; ok is false if no run sees a change. settled
+// is the slow-down of iteration i's regime in run n, and undisturbed that of
+// the job without variation.
+func adapt(runs, ideals []*Outcome, warmup int, undisturbed float64, settled func(n, i int) float64) (a Adaptation, ok bool) {
 	var lost, recovery, late []float64
 	for n, run := range runs {
 		var excess []float64 // of counted iterations, in iterations
@@ -246,7 +309,7 @@ func adapt(runs, ideals []*Outcome, warmup int, undisturbed float64) (a Adaptati
 			if run.Iterations[i].Sequence.Changed {
 				changes = append(changes, len(excess))
 			}
-			excess = append(excess, float64(run.Iterations[i].Span)/float64(ideals[n].Iterations[i].Span)-undisturbed)
+			excess = append(excess, float64(run.Iterations[i].Span)/float64(ideals[n].Iterations[i].Span)-settled(n, i))
 		}
 		if changes == nil {
 			continue

@@ -36,17 +36,55 @@ func TestAdapt(t *testing.T) {
 		{"the next change overtakes", runOf([]int{2, 4}, 100, 100, 200, 200, 200, 100, 100, 100), 0, 1, 1.5, 1.5, 0.5},
 		{"just recovered", runOf([]int{2}, 100, 100, 104, 104, 100, 100, 100, 100), 0, 1, 0.08, 0, 0},
 	} {
-		a, ok := adapt([]*Outcome{c.run}, []*Outcome{ideal}, c.warmup, c.undisturbed)
+		a, ok := adapt([]*Outcome{c.run}, []*Outcome{ideal}, c.warmup, c.undisturbed, func(int, int) float64 { return c.undisturbed })
 		near := func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }
 		if !ok || !near(a.Lost.Mean, c.lost) || !near(a.Recovery.Mean, c.recovery) || !near(a.Late.Mean, c.late) || a.Lost.Half != 0 {
 			t.Errorf("%s: %+v, want lost %g, recovery %g, late %g", c.name, a, c.lost, c.recovery, c.late)
 		}
 	}
-	if _, ok := adapt([]*Outcome{runOf(nil, 1, 1)}, []*Outcome{ideal}, 0, 1); ok {
+	one := func(int, int) float64 { return 1 }
+	if _, ok := adapt([]*Outcome{runOf(nil, 1, 1)}, []*Outcome{ideal}, 0, 1, one); ok {
 		t.Error("nothing to adapt to without a change")
 	}
-	if _, ok := adapt([]*Outcome{runOf([]int{0}, 1, 1)}, []*Outcome{ideal}, 1, 1); ok {
+	if _, ok := adapt([]*Outcome{runOf([]int{0}, 1, 1)}, []*Outcome{ideal}, 1, 1, one); ok {
 		t.Error("a change before the window counts")
+	}
+}
+
+// Each iteration is held against its own regime.
+func TestAdaptToRegimes(t *testing.T) {
+	ideal := runOf(nil, 100, 100, 100, 100)
+	run := runOf([]int{2}, 120, 120, 150, 140)
+	settled := func(_, i int) float64 { return []float64{1.2, 1.2, 1.4, 1.4}[i] }
+	if a, ok := adapt([]*Outcome{run}, []*Outcome{ideal}, 0, 1.2, settled); !ok || math.Abs(a.Lost.Mean-0.1) > 1e-9 || a.Recovery.Mean != 1 {
+		t.Errorf("%+v; the first iteration of the new regime loses 0.1, then it is as slow as it must be", a)
+	}
+}
+
+// A regime is a job that comes up often; what happens once belongs to the
+// regime before.
+func TestRegimes(t *testing.T) {
+	var list []IterationOutcome
+	add := func(n int, job uint64) {
+		for range n {
+			list = append(list, IterationOutcome{Sequence: SequenceOutcome{Program: job}})
+		}
+	}
+	add(2, 9) // never a regime
+	add(regimeSize, 1)
+	add(1, 8)
+	add(regimeSize-1, 2) // becomes one by the last iteration
+	add(1, 7)
+	add(1, 2)
+	add(1, 1)
+	got := regimes(list)
+	at := regimeSize + 3 // first of job 2
+	for _, c := range []struct{ i, want int }{
+		{0, -1}, {1, -1}, {2, 2}, {at - 2, 2}, {at - 1, 2}, {at, at}, {at + regimeSize - 2, at}, {at + regimeSize - 1, at}, {at + regimeSize, at}, {at + regimeSize + 1, 2},
+	} {
+		if got[c.i] != c.want {
+			t.Errorf("iteration %d: regime of %d, want %d", c.i, got[c.i], c.want)
+		}
 	}
 }
 

@@ -423,7 +423,7 @@ func (s *Simulator) Key(p *Point) (string, error) {
 			return "", err
 		}
 	}
-	return digest(bare, setup, profiler, p.Dir, content, p.Layout, p.Recompute, p.MicroBatch)
+	return digest(bare, setup, profiler, p.Dir, content, p.Layout, p.Recompute, p.MicroBatch, p.Repeat)
 }
 
 // digest hashes values by their JSON form, in which map keys are sorted.
@@ -461,6 +461,9 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 	w, err := s.workload(p, node)
 	if err != nil {
 		return nil, err
+	}
+	if p.Repeat > 0 {
+		w = workloads.Repeat(w, int(p.Repeat-1))
 	}
 	registration, err := registry.Lookup(p.Strategy.Policy)
 	if err != nil {
