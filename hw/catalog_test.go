@@ -146,6 +146,8 @@ func TestLoadErrors(t *testing.T) {
 		{"curve", "extends = \"910b2-8\"\n[device]\nskinny = \"1:2:3\"", `device.skinny = "1:2:3": want a number, or knots`},
 		{"curve above 1", "extends = \"910b2-8\"\n[device]\nskinny = \"1:0.5 2:1.5\"", "must be 0.001 to 1"},
 		{"curve order", "extends = \"910b2-8\"\n[device]\nskinny = \"2:0.5 2:0.6\"", "sizes must increase"},
+		{"thin dimensions", "extends = \"910b2-8\"\n[device]\nskinny = \"4:0.1 5:0.9\"", "rises faster than the dimension at log2 4."},
+		{"no dimension", "extends = \"910b2-8\"\n[device]\nskinny = \"4:0.1 32:0.9\"", "sizes must be 0 to 31"},
 		{"table", "extends = \"910b2-8\"\n[fabric]\nall-gather = \"2=1GB/s\"", "want entries such as"},
 		{"table order", "extends = \"910b2-8\"\n[fabric]\nall-gather = \"4:1GB/s 2:1GB/s\"", "group sizes must be at least 2 and increase"},
 		{"held", "extends = \"910b2-8\"\n[device]\nheld = \"64GiB\"", "must be less than device.hbm"},
@@ -193,7 +195,7 @@ func TestSet(t *testing.T) {
 	}
 	for _, kv := range [][2]string{
 		{"link.rate", "55GB/s"}, {"link.rate.h2d", "50GB/s"}, {"device.hbm", "32GiB"}, {"host.dispatch", "7.5us"},
-		{"device.beside", "1.1"}, {"device.beside.matmul", "2.2"}, {"device.peak16", "1PFLOP/s"}, {"device.skinny", "4:0.1 10:1"},
+		{"device.beside", "1.1"}, {"device.beside.matmul", "2.2"}, {"device.peak16", "1PFLOP/s"}, {"device.skinny", "4:0.2 10:1"},
 	} {
 		if err := n.Set(kv[0], kv[1]); err != nil {
 			t.Errorf("%v: %v", kv, err)
@@ -208,7 +210,7 @@ func TestSet(t *testing.T) {
 	if n.Device.Beside[MatMul] != 2.2 || n.Device.Beside[Norm] != 1.1 {
 		t.Errorf("beside %v", n.Device.Beside)
 	}
-	if diff := cmp.Diff(Curve{[]Point{{4, 0.1}, {10, 1}}}, n.Device.Skinny); diff != "" {
+	if diff := cmp.Diff(Curve{[]Point{{4, 0.2}, {10, 1}}}, n.Device.Skinny); diff != "" {
 		t.Errorf("skinny:\n%s", diff)
 	}
 	if got := n.Source["link.rate.h2d"]; got != "set to 50GB/s" {

@@ -57,6 +57,25 @@ func (c Curve) slope(i int) float64 {
 	return 3 * (h0 + h1) / ((2*h1+h0)/d0 + (h1+2*h0)/d1)
 }
 
+// outruns looks, in steps of 1/64 octave, for a place where the curve rises by
+// more than the dimension itself, whose log2 is x: there dimension / value falls.
+func (c Curve) outruns() (x float64, ok bool) {
+	p := c.Points
+	if len(p) == 0 {
+		return 0, false
+	}
+	const step = 1.0 / 64
+	last := p[0].X - math.Log2(p[0].Y)
+	for x := p[0].X + step; x < p[len(p)-1].X+step; x += step {
+		next := x - math.Log2(c.At(x))
+		if next < last {
+			return x, true
+		}
+		last = next
+	}
+	return 0, false
+}
+
 // Timing is a kernel's demand when nothing disturbs it: it takes Span and
 // draws HBM bytes at Demand while it runs.
 type Timing struct {
@@ -69,10 +88,11 @@ type Timing struct {
 //
 // A modelled kernel is a roofline with achieved rates,
 //
-//	Fixed + max(Flops / (peak x Flop x Skinny), Traffic / (Bandwidth x Mem)),
+//	Fixed + max(Padded / (peak x Flop), Traffic / (Bandwidth x Mem)),
 //
-// the efficiencies read from the family's curves at the work's size. Traffic
-// is meant as each operand read once and each result written once; the curves
+// the efficiencies read from the family's curves at Padded and Traffic. Padded
+// is Flops, of a matrix product with a thin dimension more (see padded). The
+// time never falls as flops, bytes or a dimension grow. Traffic is meant as each operand read once and each result written once; the curves
 // were fitted under that rule, so what caches save and what tiling reads again
 // is inside them. Attention counts a causal mask as half the flops.
 //
@@ -102,11 +122,26 @@ func (d *Device) computeSeconds(w Work) float64 {
 	if w.Dtype16 {
 		peak = d.Peak16
 	}
-	efficiency := d.Flop[w.Family].At(log2(w.Flops))
-	if w.M > 0 && w.N > 0 && w.K > 0 {
-		efficiency *= d.Skinny.At(log2(int64(min(w.M, w.N, w.K))))
+	flops := d.padded(w)
+	return flops / (peak * d.Flop[w.Family].At(math.Log2(max(flops, 1))))
+}
+
+// padded is the flops of a product without thin dimensions that takes as long
+// as w: the tiles of a kernel are as wide for a thin product as for a full one.
+// It grows with every dimension, since Validate lets Skinny rise no faster than
+// the dimension itself and below its first knot a dimension costs as much as
+// there.
+func (d *Device) padded(w Work) float64 {
+	flops := float64(w.Flops)
+	if w.M <= 0 || w.N <= 0 || w.K <= 0 {
+		return flops
 	}
-	return float64(w.Flops) / (peak * efficiency)
+	x := log2(int64(min(w.M, w.N, w.K)))
+	if p := d.Skinny.Points; len(p) > 0 && x < p[0].X {
+		flops *= math.Exp2(p[0].X - x)
+		x = p[0].X
+	}
+	return flops / d.Skinny.At(x)
 }
 
 func (d *Device) memorySeconds(w Work) float64 {

@@ -78,6 +78,7 @@ func TestTimingClosedForms(t *testing.T) {
 		{"flops bound, 32 bit", Work{Family: MatMul, Flops: 1e9, Traffic: 101e6}, Timing{202 * us, sim.GBps(500)}},
 		{"memory bound", Work{Family: Norm, Flops: 10, Traffic: 1e6}, Timing{6 * us, 1e6 * 1e12 / sim.Rate(6*us)}},
 		{"skinny", Work{Family: MatMul, Flops: 1e9, Dtype16: true, M: 16, N: 4096, K: 4096}, Timing{202 * us, 1}},
+		{"below the first knot, padded to it", Work{Family: MatMul, Flops: 1e9, Dtype16: true, M: 4, N: 4096, K: 4096}, Timing{802 * us, 1}},
 		{"thick", Work{Family: MatMul, Flops: 1e9, Dtype16: true, M: 64, N: 4096, K: 4096}, Timing{22 * us, 1}},
 		{"measured", Work{Kind: Measured, Time: 3 * us, Traffic: 3e5}, Timing{3 * us, sim.GBps(100)}},
 		{"measured, faster than the memory", Work{Kind: Measured, Time: us, Traffic: 3e9}, Timing{us, sim.GBps(1000)}},
@@ -120,6 +121,30 @@ func TestTimingGrowsWithSize(t *testing.T) {
 		}
 		if small.Demand < 1 || small.Demand > d.Bandwidth {
 			t.Fatalf("demand %v of %v", small.Demand, d.Bandwidth)
+		}
+	})
+}
+
+// TestTimingGrowsWithDimensions holds for every device of the catalogue: a
+// matrix product of which one dimension grows never takes less time, however thin
+// it is.
+func TestTimingGrowsWithDimensions(t *testing.T) {
+	var devices []*Device
+	for _, name := range Nodes() {
+		devices = append(devices, device(t, name))
+	}
+	dimension := rapid.Custom(func(t *rapid.T) int32 {
+		return int32(math.Exp2(rapid.Float64Range(2, 13).Draw(t, "log2")))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.SampledFrom(devices).Draw(t, "device")
+		m, k, n := dimension.Draw(t, "m"), dimension.Draw(t, "k"), dimension.Draw(t, "n")
+		grown := [3]int32{m, k, n}
+		grows := rapid.IntRange(0, 2).Draw(t, "which grows")
+		grown[grows] += rapid.Int32Range(0, grown[grows]).Draw(t, "by")
+		small, large := d.Timing(matmul(m, k, n)).Span, d.Timing(matmul(grown[0], grown[1], grown[2])).Span
+		if large < small {
+			t.Fatalf("%s: %dx%dx%d takes %v, %dx%dx%d takes %v", d.Name, m, k, n, small, grown[0], grown[1], grown[2], large)
 		}
 	})
 }

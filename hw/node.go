@@ -43,8 +43,9 @@ type Device struct {
 	// achieved share of Bandwidth over log2 of bytes, by family. What counts
 	// as flops and bytes is said at Timing.
 	Flop, Mem [NumFamilies]Curve
-	// Skinny multiplies a matrix product's Flop efficiency, over log2 of its
-	// smallest dimension.
+	// Skinny is the share of a matrix product's padded flops that are its own,
+	// over log2 of its smallest dimension; see Timing. It rises no faster than
+	// the dimension; below its first knot, dimensions are padded to it.
 	Skinny Curve
 	// Beside is the factor (>= 1) by which a kernel's time grows while a
 	// collective runs on the same device.

@@ -113,7 +113,7 @@ func keysAndPrefixes(keys []string) []string {
 
 // Set changes one number of the node, or all below a prefix, from its text
 // form: "link.rate" to "55GB/s", "device.beside.matmul" to "2.2",
-// "device.skinny" to "4:0.1 10:1". Nothing changes when there is an error: an
+// "device.skinny" to "4:0.2 10:1". Nothing changes when there is an error: an
 // unknown key (the nearest is named), or a value that cannot be read or is out
 // of range. What several numbers must fulfil together is left to Validate.
 func (n *Node) Set(key, value string) error {
@@ -360,6 +360,14 @@ func (n *Node) checkTogether() error {
 	d, h, l, f := &n.Device, &n.Host, &n.Link, &n.Fabric
 	if d.Held >= d.HBM {
 		return fmt.Errorf("device.held = %v: must be less than device.hbm = %v", d.Held, d.HBM)
+	}
+	for _, p := range d.Skinny.Points {
+		if p.X < 0 || p.X > 31 {
+			return fmt.Errorf("device.skinny = %s: sizes must be 0 to 31, the log2 of a dimension", setting{to: &d.Skinny}.text())
+		}
+	}
+	if x, ok := d.Skinny.outruns(); ok {
+		return fmt.Errorf("device.skinny = %s: rises faster than the dimension at log2 %.2f: a larger product would take less time", setting{to: &d.Skinny}.text(), x)
 	}
 	if h.Pinned > h.Memory {
 		return fmt.Errorf("host.pinned = %v: must be at most host.memory = %v", h.Pinned, h.Memory)
