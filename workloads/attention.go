@@ -126,14 +126,21 @@ func (g *generator) prepareBackward(u int, dy StorageID, norm NameID, count int,
 // shape, or three.
 type headsGrad struct{ qkv, q, k, v StorageID }
 
+// oneGradient tells whether the gradients of queries, keys and values are written
+// into one storage: where attention has read them from one.
+func (g *generator) oneGradient() bool { return g.m.Style == GPT && !g.classic() }
+
 // headsBackward makes the gradient of the fused projection.
 func (g *generator) headsBackward(u int, d headsGrad, s *layerSaved) StorageID {
-	if g.m.Style == GPT {
+	if g.oneGradient() {
 		return d.qkv
 	}
 	m, t := g.m, g.c.TP
-	dq := g.prepareBackward(u, d.q, pQueryNorm, m.Heads/t, &s.query)
-	dk := g.prepareBackward(u, d.k, pKeyNorm, m.KVHeads/t, &s.key)
+	dq, dk := d.q, d.k
+	if m.Style != GPT {
+		dq = g.prepareBackward(u, d.q, pQueryNorm, m.Heads/t, &s.query)
+		dk = g.prepareBackward(u, d.k, pKeyNorm, m.KVHeads/t, &s.key)
+	}
 	width := (m.queryWidth() + 2*m.kvWidth()) / t
 	dqkv := g.tensor(lGradient, BF16, g.tokens, width)
 	g.op(oCat, moving(hw.Elementwise, int64(g.tokens)*int64(width), 4), In(dq), In(dk), In(d.v), Out(dqkv))
@@ -236,13 +243,15 @@ func (g *generator) coreUnfused(h heads) (out StorageID, s coreSaved) {
 	seq, count := g.shape.Seq, g.shape.Sequences*m.Heads/t
 	elements := int64(count) * int64(seq) * int64(seq)
 	s = coreSaved{heads: h, mask: none, dropped: none}
+	g.calls(callsScores)
 	scores := g.tensor(lScores, BF16, count, seq, seq)
 	g.op(oBMM, batched(count, seq, seq, m.HeadDim), h.q, h.k, Out(scores))
 	s.probs = g.tensor(lProbs, BF16, count, seq, seq)
 	g.op(oSoftmax, moving(hw.Softmax, elements, 4), In(scores), In(g.st.mask), Out(s.probs))
 	g.b.Drop(scores)
 	weights := s.probs
-	if m.Style == GPT && g.training {
+	g.calls(callsDropout)
+	if m.biased() && g.training {
 		s.dropped = g.tensor(lProbs, BF16, count, seq, seq)
 		s.mask = g.tensor(lDropout, UINT8, count, seq, seq)
 		g.op(oDropout, moving(hw.Elementwise, elements, 5), In(s.probs), Out(s.dropped), Out(s.mask))
@@ -250,6 +259,12 @@ func (g *generator) coreUnfused(h heads) (out StorageID, s coreSaved) {
 	}
 	out = g.tensor(lAttention, BF16, g.tokens, m.queryWidth()/t)
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(weights), h.v, Out(out))
+	if g.classic() {
+		g.calls(callsContext)
+		strided := out
+		out = g.copyOut(In(strided), lAttention, m.queryWidth()/t)
+		g.b.Drop(strided)
+	}
 	g.keepHeads(h)
 	for _, x := range []StorageID{s.probs, s.dropped, s.mask} {
 		if x != none {
@@ -264,7 +279,7 @@ func (g *generator) coreUnfused(h heads) (out StorageID, s coreSaved) {
 func (g *generator) coreGrad(da StorageID, s *coreSaved) (d headsGrad) {
 	m, t := g.m, g.c.TP
 	g.unpackHeads(s.heads)
-	if g.m.Style == GPT {
+	if g.oneGradient() {
 		d.qkv = g.tensor(lGradient, BF16, g.tokens, (m.queryWidth()+2*m.kvWidth())/t)
 	} else {
 		d.q = g.tensor(lGradient, BF16, g.tokens, m.queryWidth()/t)
@@ -290,7 +305,7 @@ func (g *generator) coreGradFused(da StorageID, d headsGrad, s *coreSaved) {
 			args = append(args, In(x))
 		}
 	}
-	if m.Style == GPT {
+	if g.oneGradient() {
 		args = append(args, Out(d.qkv))
 	} else {
 		args = append(args, Out(d.q), Out(d.k), Out(d.v))
@@ -311,7 +326,7 @@ func (g *generator) coreGradUnfused(da StorageID, d headsGrad, s *coreSaved) {
 	// Three gradients, or three parts of one storage, the first of which is
 	// what brings it to life.
 	dq, dk, dv := Out(d.q), Out(d.k), Out(d.v)
-	if m.Style == GPT {
+	if g.oneGradient() {
 		dv = Arg{Storage: d.qkv, View: viewValue, Mode: Write}
 		dq = Arg{Storage: d.qkv, View: viewQuery, Mode: Update}
 		dk = Arg{Storage: d.qkv, View: viewKey, Mode: Update}
@@ -323,11 +338,13 @@ func (g *generator) coreGradUnfused(da StorageID, d headsGrad, s *coreSaved) {
 		g.b.Unpack(s.dropped)
 		g.b.Unpack(s.mask)
 	}
+	g.calls(callsContext)
 	dscores := g.tensor(lGradient, BF16, count, seq, seq)
 	g.op(oBMM, batched(count, seq, seq, m.HeadDim), In(da), h.v, Out(dscores))
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(weights), In(da), dv)
 	if s.dropped != none {
 		g.b.Drop(s.dropped)
+		g.calls(callsDropoutBackward)
 		g.op(oDropoutGrad, moving(hw.Elementwise, elements, 5), In(s.mask), InPlace(dscores))
 		g.b.Drop(s.mask)
 	}
@@ -336,4 +353,5 @@ func (g *generator) coreGradUnfused(da StorageID, d headsGrad, s *coreSaved) {
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(dscores), h.k, dq)
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(dscores), h.q, dk)
 	g.b.Drop(dscores)
+	g.calls(callsScoresBackward)
 }

@@ -99,6 +99,11 @@ type Config struct {
 	// also shards parameters and gradients, layer by layer, as FSDP does.
 	ZeRO int
 
+	// Replicated keeps whole optimizer states on every replica and all-reduces
+	// gradients, in place of ZeRO.
+	Replicated bool
+
+	Framework Framework     // "" = megatron-core
 	SaveRule  SaveRule      // "" = minimal
 	Attention AttentionKind // "" = fused
 	Recompute Recompute     // Kind "" = none
@@ -135,6 +140,9 @@ func (c Config) withDefaults() Config {
 		def(&c.GlobalBatch, c.MicroBatch*c.DP)
 	}
 	def(&c.ZeRO, 1)
+	if c.Framework == "" {
+		c.Framework = MegatronCore
+	}
 	if c.SaveRule == "" {
 		c.SaveRule = Minimal
 	}
@@ -183,7 +191,7 @@ func (c Config) check() error {
 		return fmt.Errorf("tp %d: with sequence parallelism it must divide seq %d", c.TP, c.Seq)
 	case m.Layers%c.PP != 0:
 		return fmt.Errorf("pp %d: must divide the %d layers of %s", c.PP, m.Layers, m.Name)
-	case m.Style == GPT && c.Seq > m.Seq:
+	case m.biased() && c.Seq > m.Seq:
 		return fmt.Errorf("seq %d: %s has %d learned positions", c.Seq, m.Name, m.Seq)
 	case c.GlobalBatch%(c.MicroBatch*c.DP) != 0:
 		return fmt.Errorf("global_batch %d: must be a multiple of micro_batch x dp = %d", c.GlobalBatch, c.MicroBatch*c.DP)
@@ -202,6 +210,9 @@ func (c Config) check() error {
 	case c.ZeRO == 3 && c.DP == 1:
 		return fmt.Errorf("dp 1: must be at least 2 with zero 3")
 	}
+	if err := c.checkFramework(); err != nil {
+		return err
+	}
 	if err := c.checkMicros(fmt.Sprintf("global_batch %d", c.GlobalBatch), c.micros()); err != nil {
 		return err
 	}
@@ -218,6 +229,29 @@ func (c Config) check() error {
 		if err := p.Check(c); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (c *Config) checkFramework() error {
+	if err := oneOf("framework", c.Framework, MegatronCore, Megatron2021); err != nil {
+		return err
+	}
+	if c.Replicated && c.ZeRO == 3 {
+		return fmt.Errorf("zero 3: must be 1 where states are replicated")
+	}
+	if c.Framework == MegatronCore {
+		return nil
+	}
+	switch {
+	case !c.Model.biased():
+		return fmt.Errorf("framework %s: must be %s for %s, which is not a GPT with biases", c.Framework, MegatronCore, c.Model.Name)
+	case c.SequenceParallel:
+		return fmt.Errorf("framework %s: must be %s with sequence parallelism", c.Framework, MegatronCore)
+	case c.ZeRO == 3:
+		return fmt.Errorf("framework %s: must be %s with zero 3", c.Framework, MegatronCore)
+	case c.adapterRank() > 0:
+		return fmt.Errorf("framework %s: must be %s with adapters", c.Framework, MegatronCore)
 	}
 	return nil
 }
@@ -278,6 +312,8 @@ func (m Model) check() error {
 		return fmt.Errorf("model %q: experts %d, top_k %d: experts must be from 0 to %d, top_k from 1 to experts", m.Name, m.Experts, m.TopK, 1<<10)
 	case m.Style == GPT && m.Experts > 0:
 		return fmt.Errorf("model %q: experts are for Llama-style models", m.Name)
+	case m.Style != GPT && m.Bare:
+		return fmt.Errorf("model %q: bare is for GPT-style models", m.Name)
 	case m.Style == GPT && (m.QKVBias || m.QKNorm):
 		return fmt.Errorf("model %q: qkv_bias and qk_norm are for Llama-style models", m.Name)
 	}

@@ -81,6 +81,12 @@ func (d *decoder) Name() string {
 			s.WriteString("+activation")
 		}
 	}
+	if c.Replicated && c.DP > 1 {
+		s.WriteString("/replicated")
+	}
+	if c.Framework != MegatronCore {
+		fmt.Fprintf(&s, "/%s", c.Framework)
+	}
 	if c.Unfold {
 		s.WriteString("/unfolded")
 	}

@@ -63,7 +63,9 @@ func TestParams(t *testing.T) {
 	}
 	nominal := map[string]float64{
 		"gpt3-125m": 125e6, "gpt3-350m": 350e6, "gpt3-760m": 760e6, "gpt3-1.3b": 1.3e9, "gpt3-2.7b": 2.7e9,
-		"gpt3-6.7b": 6.7e9, "gpt3-13b": 13e9, "gpt3-175b": 175e9,
+		"gpt3-6.7b": 6.7e9, "gpt3-13b": 13e9, "gpt3-175b": 175e9, "megatron-22b": 22e9, "megatron-530b": 530e9, "megatron-1t": 1.008e12,
+		// Sizes of mosaicml/llm-foundry scripts/train/benchmarking, whose names round.
+		"mpt-1b": 1.31e9, "mpt-3b": 2.65e9, "mpt-7b": 6.65e9, "mpt-13b": 12.85e9, "mpt-30b": 29.96e9,
 	}
 	for _, name := range workloads.Models() {
 		got := model(t, name).Params()
@@ -692,6 +694,12 @@ func TestImpossible(t *testing.T) {
 		{"gpt experts", workloads.Config{Model: func() workloads.Model { m := tiny(workloads.GPT); m.Experts, m.TopK = 4, 1; return m }()}, "experts are for Llama-style"},
 		{"batch", workloads.Config{Model: llama, DP: 2, MicroBatch: 2, GlobalBatch: 6}, "multiple of micro_batch x dp = 4"},
 		{"sequence", workloads.Config{Model: llama, TP: 4, Seq: 62, SequenceParallel: true}, "must divide seq 62"},
+		{"framework", workloads.Config{Model: llama, Framework: "megatron"}, `framework "megatron": must be one of megatron-core, megatron-2021`},
+		{"framework of a llama", workloads.Config{Model: llama, Framework: workloads.Megatron2021}, "must be megatron-core for tiny, which is not a GPT with biases"},
+		{"framework of a bare gpt", workloads.Config{Model: func() workloads.Model { m := tiny(workloads.GPT); m.Bare = true; return m }(), Framework: workloads.Megatron2021}, "must be megatron-core for tiny"},
+		{"framework with sequence parallelism", workloads.Config{Model: tiny(workloads.GPT), TP: 2, SequenceParallel: true, Framework: workloads.Megatron2021}, "must be megatron-core with sequence parallelism"},
+		{"replicated shards", workloads.Config{Model: llama, DP: 2, ZeRO: 3, Replicated: true}, "zero 3: must be 1 where states are replicated"},
+		{"bare llama", workloads.Config{Model: func() workloads.Model { m := llama; m.Bare = true; return m }()}, "bare is for GPT-style"},
 		{"positions", workloads.Config{Model: tiny(workloads.GPT), Seq: 65}, "64 learned positions"},
 		{"negative", workloads.Config{Model: llama, TP: -1}, "tp -1: must be from 1"},
 		{"absurd", workloads.Config{Model: llama, MicroBatch: 1 << 40}, "micro_batch 1099511627776: must be from 1 to"},
@@ -780,6 +788,17 @@ func randomConfig(t *rapid.T) workloads.Config {
 		micros = pp * min(micros, 3)
 	}
 	c.GlobalBatch = c.MicroBatch * c.DP * micros
+	if c.ZeRO == 1 {
+		c.Replicated = rapid.Bool().Draw(t, "replicated")
+	}
+	if m.Style == workloads.GPT {
+		switch rapid.IntRange(0, 2).Draw(t, "kind of gpt") {
+		case 1:
+			c.Model.Bare = true
+		case 2:
+			c.Framework, c.SequenceParallel, c.ZeRO = workloads.Megatron2021, false, 1
+		}
+	}
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(workloads.ProcessNames()), 0, 6, rapid.ID[string]).Draw(t, "processes") {
 		c.Processes = append(c.Processes, frequent(c, name))
 	}
@@ -850,6 +869,7 @@ func TestConformance(t *testing.T) {
 		{Model: tiny(workloads.GPT), TP: 4, SequenceParallel: true, DP: 2, Unfold: true},
 		{Model: tiny(workloads.Llama), PP: 4, DP: 2, GlobalBatch: 12},
 		{Model: tiny(workloads.Llama), DP: 4, ZeRO: 3, GlobalBatch: 8, Recompute: workloads.Recompute{Kind: workloads.FullUniform, N: 2}},
+		{Model: tiny(workloads.GPT), TP: 2, PP: 2, DP: 2, GlobalBatch: 8, Attention: workloads.Unfused, Framework: workloads.Megatron2021, Replicated: true, Recompute: workloads.Recompute{Kind: workloads.FullUniform}},
 	} {
 		c.Processes = []workloads.Process{workloads.OverflowSkip{Burst: 1}, workloads.Validation{Every: 2, Batches: 1}}
 		w := makeWorkload(t, c)

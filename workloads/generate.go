@@ -232,6 +232,7 @@ func (g *generator) forward(mb *microPass, chunk int) {
 		g.free(0)
 	} else {
 		g.b.Wait(Compute, mb.input.ready)
+		g.transferred(Compute)
 		x = mb.input.storage
 	}
 	for _, bl := range g.blocks[chunk] {
@@ -261,6 +262,7 @@ func (g *generator) blockForward(bl block, x StorageID) (y StorageID, saved bloc
 	g.open(bl)
 	saving := g.saving
 	if bl.checkpoint {
+		g.calls(callsCheckpoint)
 		saved.input = g.keep(x)
 		g.saving = false
 	}
@@ -312,6 +314,7 @@ func (g *generator) backward(mb *microPass, chunk int) {
 		g.reduce(u)
 	} else {
 		g.b.Wait(Compute, mb.gradient.ready)
+		g.transferred(Compute)
 		dy = mb.gradient.storage
 	}
 	blocks := g.blocks[chunk]
@@ -339,6 +342,7 @@ func (g *generator) blockBackward(bl block, dy StorageID, saved *blockSaved) Sto
 	if bl.checkpoint {
 		g.b.Unpack(saved.input)
 		g.flags |= Recomputed
+		g.calls(callsRecompute)
 		var y StorageID
 		y, layers = g.layersForward(bl, saved.input) // gives the checkpoint's reference back
 		g.flags &^= Recomputed

@@ -1,6 +1,9 @@
 package workloads
 
-import "smartswap/hw"
+import (
+	"smartswap/hw"
+	"smartswap/sim"
+)
 
 // Both ends of the model: from tokens to the first layer, and from the last
 // layer to the loss.
@@ -10,6 +13,7 @@ func (g *generator) loadBatch() StorageID {
 	g.layer = 0
 	s := g.tensorOf(Input, lTokens, INT64, 2, g.tokens)
 	g.op(oCopy, moving(hw.Elementwise, 2*int64(g.tokens), 8), Out(s))
+	g.calls(callsBatch)
 	return s
 }
 
@@ -21,12 +25,12 @@ func (g *generator) embed(batch StorageID) (x, mask StorageID) {
 	g.op(oEmbedding, moving(hw.Embedding, int64(g.tokens)*int64(h), 4), In(batch), g.weight(0, pEmbedding), Out(e))
 	sum, ready := g.startReduce(lEmbedded, e)
 	x = g.finishReduce(e, sum, ready)
-	if g.m.Style != GPT {
+	if !g.m.biased() {
 		return x, none
 	}
 	elements := int64(g.local) * int64(h)
 	g.op(oAdd, moving(hw.Elementwise, elements, 6), g.weight(0, pPositions), InPlace(x))
-	if !g.training {
+	if !g.training || !g.m.biased() {
 		return x, none
 	}
 	y := g.tensor(lEmbedded, BF16, g.local, h)
@@ -49,12 +53,17 @@ func (g *generator) embedBackward(batch, dy, mask StorageID) {
 		}
 		return
 	}
-	if g.m.Style == GPT {
-		g.op(oSum, moving(hw.Reduction, int64(g.local)*int64(h), 2), In(d), g.weightGrad(0, pPositions))
+	if g.m.biased() {
+		g.addGradient(0, pPositions, func(to Arg) { g.op(oSum, moving(hw.Reduction, int64(g.local)*int64(h), 2), In(d), to) })
 	}
 	full := g.gatherSequence(d)
 	// The gradient rows that are read and written are as many as tokens.
-	g.op(oEmbeddingGrad, moving(hw.EmbeddingGrad, int64(g.tokens)*int64(h), 2+4+4), full, In(batch), g.weightGrad(0, pEmbedding))
+	work := moving(hw.EmbeddingGrad, int64(g.tokens)*int64(h), 2+4+4)
+	if g.classic() { // a gradient of its own is zero elsewhere
+		g.calls(callsEntered)
+		work.Traffic += 2 * sim.Bytes(g.param(0, pEmbedding).elements)
+	}
+	g.addGradient(0, pEmbedding, func(to Arg) { g.op(oEmbeddingGrad, work, full, In(batch), to) })
 	if d != dy {
 		g.b.Drop(d)
 	}
@@ -84,9 +93,12 @@ func (g *generator) headForward(u int, batch, x StorageID) (s headSaved) {
 	g.op(oCast, moving(hw.Cast, elements, 6), In(logits), Out(s.softmax))
 	g.b.Drop(logits)
 	s.loss = g.tensor(lLoss, FP32, g.tokens)
-	if g.c.TP == 1 {
+	switch {
+	case g.classic():
+		g.crossEntropyClassic(batch, &s, elements)
+	case g.c.TP == 1:
 		g.op(oCrossEntropy, moving(hw.Softmax, elements, 8), In(batch), InPlace(s.softmax), Out(s.loss))
-	} else {
+	default:
 		// Maximum, sum and target logit of every token are all-reduced: three
 		// small collectives in the original, one of the same bytes here.
 		part := g.tensor(lStats, FP32, g.tokens, 3)
@@ -107,6 +119,7 @@ func (g *generator) headBackward(u int, batch StorageID, s *headSaved) (dx Stora
 	vocab := g.st.units[u].params[pHead].rows
 	elements := int64(g.tokens) * int64(vocab)
 	g.b.Unpack(s.softmax)
+	g.calls(callsLoss)
 	g.op(oCrossEntropyGrad, moving(hw.Softmax, elements, 8), In(batch), In(s.loss), InPlace(s.softmax))
 	g.b.Drop(s.loss)
 	d := g.tensorOf(Logits, lGradient, BF16, g.tokens, vocab)

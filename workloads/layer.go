@@ -35,6 +35,7 @@ func (g *generator) layerForward(u int, x StorageID) (y StorageID, s layerSaved)
 	qkv, low := g.column(u, pQKV, pQKVBias, qkvAdapter, in1, lQKV, (m.queryWidth()+2*m.kvWidth())/t)
 	s.qkvAdapter = low
 	g.b.Drop(in1)
+	g.calls(callsProjected)
 	h := g.splitHeads(u, qkv, &s)
 	a := g.coreForward(h, &s)
 	g.dropHeads(h)
@@ -42,6 +43,7 @@ func (g *generator) layerForward(u int, x StorageID) (y StorageID, s layerSaved)
 	p, low := g.row(u, pProj, projAdapter, a, lProj, m.queryWidth()/t)
 	s.projAdapter = low
 	g.b.Drop(a)
+	g.calls(callsReduced)
 	x2, mask1 := g.residual(u, pProjBias, p, x)
 	s.dropout1 = mask1
 	g.b.Drop(p)
@@ -54,6 +56,7 @@ func (g *generator) layerForward(u int, x StorageID) (y StorageID, s layerSaved)
 	} else {
 		d, s.forward = g.feedForward(u, in2)
 	}
+	g.calls(callsEntered + callsReduced)
 	y, s.dropout2 = g.residual(u, pDownBias, d, x2)
 	g.b.Drop(d)
 	g.b.Drop(x2)
@@ -134,6 +137,7 @@ func (g *generator) layerBackward(u int, dy StorageID, s *layerSaved) (dx Storag
 	}
 	dx2 := g.normBackward(u, pNorm2, din2, s.norm2, g.local, m.Hidden)
 	g.b.Drop(din2)
+	g.calls(callsEntered + callsReduced)
 	g.accumulate(dx2, dy)
 	g.b.Drop(dy)
 
@@ -150,6 +154,7 @@ func (g *generator) layerBackward(u int, dy StorageID, s *layerSaved) (dx Storag
 	}
 	dheads := g.coreBackward(da, s)
 	g.b.Drop(da)
+	g.calls(callsReduced + callsProjected)
 	dqkv := g.headsBackward(u, dheads, s)
 	din1 := g.columnBackward(u, pQKV, pQKVBias, qkvAdapter, dqkv, s.in1, s.qkvAdapter, (m.queryWidth()+2*m.kvWidth())/t)
 	g.b.Drop(dqkv)
@@ -197,7 +202,11 @@ func (g *generator) norm(u int, weight NameID, x Arg, rows, width int) (out Stor
 	work := moving(hw.Norm, int64(rows)*int64(width), 4)
 	if g.m.Style == GPT {
 		s = normSaved{x, g.tensor(lStats, FP32, 2, rows)}
-		g.op(oLayerNorm, work, x, g.weight(u, weight), g.weight(u, weight+1), Out(out), Out(s.stats))
+		args := []Arg{x, g.weight(u, weight)}
+		if g.has(u, weight+1) {
+			args = append(args, g.weight(u, weight+1))
+		}
+		g.op(oLayerNorm, work, append(args, Out(out), Out(s.stats))...)
 	} else {
 		s = normSaved{x, g.tensor(lStats, FP32, rows)}
 		g.op(oRMSNorm, work, x, g.weight(u, weight), Out(out), Out(s.stats))
@@ -214,13 +223,21 @@ func (g *generator) normBackward(u int, weight NameID, dy StorageID, s normSaved
 	dx = g.tensor(lGradient, BF16, rows, width)
 	work := moving(hw.NormGrad, int64(rows)*int64(width), 6)
 	args := []Arg{In(dy), s.x, In(s.stats), g.weight(u, weight), Out(dx)}
+	if g.classic() {
+		g.addGradient(u, weight, func(to Arg) {
+			g.addGradient(u, weight+1, func(bias Arg) { g.op(oLayerNormGrad, work, append(args, to, bias)...) })
+		})
+		g.b.Drop(s.x.Storage)
+		g.b.Drop(s.stats)
+		return dx
+	}
 	if g.trains(weight) {
 		args = append(args, g.weightGrad(u, weight))
 	}
 	switch {
 	case g.m.Style != GPT:
 		g.op(oRMSNormGrad, work, args...)
-	case g.trains(weight):
+	case g.trains(weight) && g.has(u, weight+1):
 		g.op(oLayerNormGrad, work, append(args, g.weightGrad(u, weight+1))...)
 	default:
 		g.op(oLayerNormGrad, work, args...)
@@ -269,7 +286,7 @@ func (g *generator) columnBackward(u int, weight, bias NameID, ad adapter, dy, x
 	dx, summed := g.startReduce(lGradient, part)
 	g.adaptWeights(u, ad, In(dy), full, low, dlow)
 	if g.trains(weight) {
-		g.op(oMatmulAccumulate, matmulAccumulate(width, g.m.Hidden, g.tokens), In(dy), full, g.weightGrad(u, weight))
+		g.accumulateProduct(u, weight, width, g.m.Hidden, g.tokens, In(dy), full)
 		g.biasGrad(u, bias, dy, g.tokens, width)
 	}
 	if x != none {
@@ -298,14 +315,14 @@ func (g *generator) rowBackward(u int, weight, bias NameID, ad adapter, dy, x, l
 	dlow := g.adaptBackward(u, ad, full, low, dx)
 	g.adaptWeights(u, ad, full, In(x), low, dlow)
 	if trains {
-		g.op(oMatmulAccumulate, matmulAccumulate(g.m.Hidden, width, g.tokens), full, In(x), g.weightGrad(u, weight))
+		g.accumulateProduct(u, weight, g.m.Hidden, width, g.tokens, full, In(x))
 	}
 	return dx
 }
 
 func (g *generator) biasGrad(u int, bias NameID, dy StorageID, rows, width int) {
 	if g.has(u, bias) {
-		g.op(oSum, moving(hw.Reduction, int64(rows)*int64(width), 2), In(dy), g.weightGrad(u, bias))
+		g.addGradient(u, bias, func(to Arg) { g.op(oSum, moving(hw.Reduction, int64(rows)*int64(width), 2), In(dy), to) })
 	}
 }
 
@@ -315,7 +332,7 @@ func (g *generator) residual(u int, bias NameID, y, x StorageID) (sum, mask Stor
 	sum = g.tensor(lHidden, BF16, g.local, g.m.Hidden)
 	elements := int64(g.local) * int64(g.m.Hidden)
 	switch {
-	case g.m.Style != GPT:
+	case !g.m.biased():
 		g.op(oAdd, moving(hw.Elementwise, elements, 6), In(y), In(x), Out(sum))
 		return sum, none
 	case !g.training:

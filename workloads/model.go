@@ -29,6 +29,7 @@ type Model struct {
 	QKVBias bool // Qwen2.5: a bias on the query, key and value projections only
 	QKNorm  bool // Qwen3: queries and keys are normalised per head
 	Tied    bool // the output head uses the embedding table
+	Bare    bool // MPT: GPT style without biases, dropout and learned positions
 }
 
 // Style is the lineage of a model.
@@ -42,6 +43,10 @@ const (
 	GPT
 )
 
+// biased tells whether m has what bare leaves out: biases throughout, dropout and
+// learned positions.
+func (m Model) biased() bool { return m.Style == GPT && !m.Bare }
+
 // models holds the known models. Sources: Llama from meta-llama/llama and
 // torchtune models/{llama2,llama3}/_model_builders.py; Qwen from the config.json
 // of each model and torchtune models/{qwen2,qwen2_5}; GPT-3 from table 2.1 of
@@ -50,6 +55,8 @@ const (
 // parameters; 16 heads give the nominal size and are what others built.
 // Mixtral from mistralai/mistral-inference and its config.json, with the sequence
 // of Megatron-LM examples/mixtral. GPT-3 ties its head to the embedding, as openai/gpt-2 src/model.py does.
+// Megatron 22B, 530B and 1T from arXiv 2205.05198 table 3; MPT from the yaml files
+// of mosaicml/llm-foundry scripts/train.
 var models = []Model{
 	{Name: "llama2-7b", Layers: 32, Hidden: 4096, FFN: 11008, Heads: 32, KVHeads: 32, HeadDim: 128, Vocab: 32000, Seq: 4096},
 	{Name: "llama2-13b", Layers: 40, Hidden: 5120, FFN: 13824, Heads: 40, KVHeads: 40, HeadDim: 128, Vocab: 32000, Seq: 4096},
@@ -69,11 +76,31 @@ var models = []Model{
 	gpt3("gpt3-6.7b", 32, 4096, 32, 128),
 	gpt3("gpt3-13b", 40, 5140, 40, 128),
 	gpt3("gpt3-175b", 96, 12288, 96, 128),
+	megatron("megatron-22b", 48, 6144, 64),
+	megatron("megatron-530b", 105, 20480, 128),
+	megatron("megatron-1t", 128, 25600, 160),
+	mpt("mpt-1b", 24, 2048, 16),
+	mpt("mpt-3b", 32, 2560, 32),
+	mpt("mpt-7b", 32, 4096, 32),
+	mpt("mpt-13b", 40, 5120, 40),
+	mpt("mpt-30b", 48, 7168, 56),
 }
 
 func gpt3(name string, layers, hidden, heads, headDim int) Model {
 	return Model{Name: name, Style: GPT, Layers: layers, Hidden: hidden, FFN: 4 * hidden, Heads: heads, KVHeads: heads,
 		HeadDim: headDim, Vocab: 50257, Seq: 2048, Tied: true}
+}
+
+func megatron(name string, layers, hidden, heads int) Model {
+	m := gpt3(name, layers, hidden, heads, hidden/heads)
+	m.Vocab = 51200
+	return m
+}
+
+func mpt(name string, layers, hidden, heads int) Model {
+	m := gpt3(name, layers, hidden, heads, hidden/heads)
+	m.Vocab, m.Bare = 50368, true
+	return m
 }
 
 // Models lists the names that LookupModel knows, in the order of the table.
@@ -147,7 +174,7 @@ func (m Model) tensors(l, tp, adapter int) []tensor {
 			list = append(list, tensor{name: name, rows: rows, cols: cols})
 		}
 	}
-	h, gpt := m.Hidden, m.Style == GPT
+	h, gpt := m.Hidden, m.biased()
 	vocab := (m.Vocab + tp - 1) / tp
 	switch l {
 	case 0:

@@ -126,6 +126,12 @@ const (
 	oAllReduce
 	oSend
 	oReceive
+	oView
+	oMax
+	oSub
+	oGather
+	oExp
+	oDiv
 	numNames
 )
 
@@ -168,6 +174,7 @@ var decoderNames = [numNames]string{
 	oUnpermute: "npu::npu_moe_token_unpermute", oUnpermuteGrad: "npu::npu_moe_token_unpermute_grad",
 	oAllGather: "c10d::_allgather_base_", oReduceScatter: "c10d::_reduce_scatter_base_", oAllReduce: "c10d::allreduce_",
 	oSend: "c10d::send", oReceive: "c10d::recv_",
+	oView: "aten::view", oMax: "aten::max", oSub: "aten::sub_", oGather: "aten::gather", oExp: "aten::exp_", oDiv: "aten::div_",
 }
 
 // newDecoderNames makes the table in which every constant above is its own id.

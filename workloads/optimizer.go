@@ -16,7 +16,7 @@ func (g *generator) zeroGradients() {
 	if g.v.Adapters { // the others are left alone
 		args[0].Mode = Update
 	}
-	g.op(oZero, moving(hw.Elementwise, g.trained(), 4), args...)
+	g.op(oZero, moving(hw.Elementwise, g.trained(), int64(g.c.gradientBytes())), args...)
 }
 
 // trained is the number of elements of gradients that this iteration trains.
@@ -44,13 +44,29 @@ func (g *generator) step() {
 	defer g.b.Mark(MarkOptimizerEnd, 0, 0)
 	g.layer = 0
 	g.reduceShared()
-	shared := g.c.DP > 1 && g.c.ZeRO == 1 // states are shares of whole buffers
+	shared := g.c.DP > 1 && g.c.ZeRO == 1 && !g.c.Replicated // states are shares of whole buffers
 	trained := g.trained()
-	if shared {
-		w := collective(hw.ReduceScatter, 4*sim.Bytes(trained), g.c.DP)
-		g.wait(g.start(oReduceScatter, w, g.dp, InPlace(g.st.grads[0])))
+	switch size := g.c.gradientBytes() * sim.Bytes(trained); {
+	case shared:
+		g.wait(g.start(oReduceScatter, collective(hw.ReduceScatter, size, g.c.DP), g.dp, InPlace(g.st.grads[0])))
+	case g.c.DP > 1 && g.c.Replicated:
+		g.wait(g.start(oAllReduce, collective(hw.AllReduce, size, g.c.DP), g.dp, InPlace(g.st.grads[0])))
 	}
 	states := g.trainedStates()
+	if !g.update(states, shared) {
+		return
+	}
+	if shared {
+		w := collective(hw.AllGather, 2*sim.Bytes(trained), g.c.DP)
+		g.wait(g.start(oAllGather, w, g.dp, InPlace(g.st.params)))
+	}
+	g.extras(states)
+}
+
+// update computes the norm of the reduced gradients, clips them and steps through
+// states; false if the step is skipped instead. Shared states are shares of
+// tensors.
+func (g *generator) update(states []state, shared bool) bool {
 	own := int64(0)
 	for _, s := range states {
 		own += s.elements
@@ -59,16 +75,20 @@ func (g *generator) step() {
 	for _, s := range g.st.grads {
 		args = append(args, In(s))
 	}
-	norm := g.norms(own, args)
+	norm := g.norms(own, int64(g.c.gradientBytes()), args)
 	if g.v.Skip {
 		g.b.Drop(norm)
-		return
+		return false
 	}
 	for i := range args {
 		args[i].Mode = Update
 	}
-	g.op(oMul, moving(hw.Elementwise, own, 8), append(args, In(norm))...)
+	g.op(oMul, moving(hw.Elementwise, own, 2*int64(g.c.gradientBytes())), append(args, In(norm))...)
 	g.b.Drop(norm)
+	if g.classic() {
+		g.updateClassic(states, own)
+		return true
+	}
 	for _, s := range states {
 		// Gradient in; fp32 copy and both moments in and out.
 		grad := s.grad
@@ -81,11 +101,7 @@ func (g *generator) step() {
 		}
 		g.op(oCopy, moving(hw.Cast, s.elements, 6), In(s.master), value)
 	}
-	if shared {
-		w := collective(hw.AllGather, 2*sim.Bytes(trained), g.c.DP)
-		g.wait(g.start(oAllGather, w, g.dp, InPlace(g.st.params)))
-	}
-	g.extras(states)
+	return true
 }
 
 // trainedStates are the states that the optimizer steps through.
@@ -102,11 +118,11 @@ func (g *generator) trainedStates() []state {
 	return list
 }
 
-// norms computes the norm of elements that args read, over all devices, and lets
-// the host read it.
-func (g *generator) norms(elements int64, args []Arg) (norm StorageID) {
+// norms computes the norm of elements of a size that args read, over all devices,
+// and lets the host read it.
+func (g *generator) norms(elements, size int64, args []Arg) (norm StorageID) {
 	norm = g.tensor(lNormValue, FP32, 1)
-	g.op(oNorm, moving(hw.Reduction, elements, 4), append(args, Out(norm))...)
+	g.op(oNorm, moving(hw.Reduction, elements, size), append(args, Out(norm))...)
 	if g.c.Devices > 1 {
 		g.wait(g.start(oAllReduce, collective(hw.AllReduce, 4, g.c.Devices), g.all, InPlace(norm)))
 	}
@@ -137,7 +153,7 @@ func (g *generator) extras(states []state) {
 		own += s.elements
 		args = append(args, In(s.master))
 	}
-	norm := g.norms(own, args)
+	norm := g.norms(own, 4, args)
 	g.b.Drop(norm)
 	g.b.Drop(zeros)
 }
@@ -195,7 +211,7 @@ func (g *generator) reduceShared() {
 			u, name = len(g.st.units)-1, pHead
 		}
 		p := &g.st.units[u].params[name]
-		g.wait(g.start(oAllReduce, collective(hw.AllReduce, sim.Bytes(4*p.elements), 2), g.firstEnd, g.weightGrad(u, name)))
+		g.wait(g.start(oAllReduce, collective(hw.AllReduce, g.c.gradientBytes()*sim.Bytes(p.elements), 2), g.firstEnd, g.weightGrad(u, name)))
 	}
 }
 

@@ -276,6 +276,7 @@ func (g *generator) send(to int, tag int32, y StorageID, ready int32) {
 	g.b.Wait(CommPeer, ready)
 	g.b.Op(OpSpec{Name: oSend, Lane: CommPeer, Kernel: g.transfer(g.stage, to, tag)}, In(y))
 	*p = pendingSend{y, g.b.Record(CommPeer)}
+	g.transferred(CommPeer)
 }
 
 func (g *generator) finishSend(p *pendingSend) {

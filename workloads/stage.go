@@ -98,7 +98,12 @@ func (l *layout) resident(x Storage) StorageID {
 }
 
 // share is one replica's part of a number of elements.
-func (l *layout) share(elements int64) int64 { return (elements + int64(l.c.DP) - 1) / int64(l.c.DP) }
+func (l *layout) share(elements int64) int64 {
+	if l.c.Replicated {
+		return elements
+	}
+	return (elements + int64(l.c.DP) - 1) / int64(l.c.DP)
+}
 
 // listUnits lists the parts of stage s and their parameters.
 func (l *layout) listUnits(s int) {
@@ -194,27 +199,27 @@ func (l *layout) shardUnits() {
 // placeTensors is ZeRO-1 or a single replica: parameters whole, in one buffer
 // when replicas gather them; gradients in one buffer; optimizer by tensor.
 func (l *layout) placeTensors() {
-	replicated := l.c.DP > 1
+	sharded := l.c.DP > 1 && !l.c.Replicated
 	total := int64(0)
 	for _, p := range l.tensors {
 		total += p.elements
 	}
-	if replicated {
+	if sharded {
 		l.params = l.flatBuffer(Parameter, BF16, lParams, 0, total)
 	}
 	for _, p := range l.tensors {
 		p.value = Arg{Storage: l.params, View: p.view}
-		if !replicated {
+		if !sharded {
 			p.value = In(l.resident(Storage{Bytes: sim.Bytes(2 * p.elements), Class: Parameter, DType: BF16, Shape: p.shape(),
 				Layer: int32(l.units[p.unit].layer), Label: p.name}))
 		}
 	}
-	grads := l.flatBuffer(Gradient, FP32, lGrads, 0, total)
+	grads := l.flatBuffer(Gradient, l.c.gradients(), lGrads, 0, total)
 	l.grads = []StorageID{grads}
 	for _, p := range l.tensors {
 		p.grad = Arg{Storage: grads, View: p.view}
 		shape := p.shape()
-		if replicated {
+		if sharded {
 			shape = flat(l.share(p.elements))
 		}
 		l.optimizer(p.name, l.units[p.unit].layer, p.elements, shape, p.value, p.grad)

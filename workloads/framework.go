@@ -1,0 +1,146 @@
+package workloads
+
+import (
+	"smartswap/hw"
+	"smartswap/sim"
+)
+
+// Framework is whose operators a decoder dispatches.
+type Framework string
+
+// Frameworks.
+const (
+	// MegatronCore has the fused operators of Megatron-Core and MindSpeed: the
+	// product that computes a weight gradient adds it to the fp32 gradient.
+	MegatronCore Framework = "megatron-core"
+	// Megatron2021 is Megatron-LM before Megatron-Core, alone or below
+	// DeepSpeed (GPT style only). Against MegatronCore:
+	//
+	//   - autograd makes each gradient as a tensor of its own, which another
+	//     kernel adds to the 16-bit gradient buffer;
+	//   - the result of attention is copied to be contiguous, and the gradient
+	//     of the fused projection is put together from its three parts;
+	//   - the loss is computed in elementary operators;
+	//   - the host waits for the device after every transfer between pipeline
+	//     stages;
+	//   - each kernel of the optimizer runs over all tensors;
+	//   - operators without a kernel cost the host a dispatch each: see calls.
+	Megatron2021 Framework = "megatron-2021"
+)
+
+func (g *generator) classic() bool { return g.c.Framework == Megatron2021 }
+
+// Framework operators without a kernel, as megatron/model/transformer.py, mpu and
+// p2p_communication.py of Megatron-LM 2.5 call them, from memory. A backward pass
+// has one for each view or identity of the forward pass.
+const (
+	callsProjected = 3     // identity of the parallel region; view, split
+	callsScores    = 6     // two views, an empty result, three transposes
+	callsDropout   = 1 + 4 // a view; the generator's state fetched and set, before and after
+	callsContext   = 3 + 3 // two views, a transpose; view, permute, view
+	callsReduced   = 2     // function around the all-reduce; the bias expanded
+	callsEntered   = 1     // identity of the parallel region
+
+	callsScoresBackward  = 5 // no empty result
+	callsDropoutBackward = 1
+
+	callsCheckpoint = 3       // three generator states fetched
+	callsRecompute  = 1 + 3*3 // input detached; three states fetched, set, and set back
+	callsBatch      = 8       // masks and position ids
+	callsLoss       = 8       // masked mean, and its mean over replicas
+	callsTransfer   = 3       // buffers, a group of one request, its wait
+)
+
+// calls dispatches n framework operators that have no kernel.
+func (g *generator) calls(n int) {
+	if !g.classic() {
+		return
+	}
+	for range n {
+		g.b.Op(OpSpec{Name: oView, Lane: Compute, HostOnly: true, Flags: g.flags | Replayable})
+	}
+}
+
+// addGradient computes a gradient of parameter name by compute, whose result is
+// the last argument it is given, and adds it to what earlier micro-batches left:
+// in the same kernel, or in one more.
+func (g *generator) addGradient(u int, name NameID, compute func(to Arg)) {
+	if !g.classic() {
+		compute(g.weightGrad(u, name))
+		return
+	}
+	p := g.param(u, name)
+	own := g.tensor(lGradient, BF16, p.rows, p.cols)
+	compute(Out(own))
+	g.op(oAdd, moving(hw.Elementwise, p.elements, 6), In(own), g.weightGrad(u, name))
+	g.b.Drop(own)
+}
+
+// accumulateProduct adds the m x n product over k of args to the gradient of a
+// matrix.
+func (g *generator) accumulateProduct(u int, name NameID, m, n, k int, args ...Arg) {
+	if g.classic() {
+		g.addGradient(u, name, func(to Arg) { g.op(oMatmul, matmul(m, n, k), append(args, to)...) })
+		return
+	}
+	g.op(oMatmulAccumulate, matmulAccumulate(m, n, k), append(args, g.weightGrad(u, name))...)
+}
+
+// gradientBytes is the size of an element of the gradient buffers.
+func (c *Config) gradientBytes() sim.Bytes { return c.gradients().Size() }
+
+func (c *Config) gradients() DType {
+	if c.Framework == Megatron2021 {
+		return BF16
+	}
+	return FP32
+}
+
+// transferred makes the host wait for a transfer on lane and all before it
+// ("to protect against race condition when using batch_isend_irecv").
+func (g *generator) transferred(lane Lane) {
+	if g.classic() {
+		g.calls(callsTransfer)
+		g.b.Sync(lane)
+	}
+}
+
+// crossEntropyClassic is the loss in elementary operators (mpu/cross_entropy.py):
+// maximum, difference, exponential, sum and quotient over all fp32 logits, with
+// the maxima, target logits and sums all-reduced apart.
+func (g *generator) crossEntropyClassic(batch StorageID, s *headSaved, elements int64) {
+	part := g.tensor(lStats, FP32, g.tokens)
+	reduce := func() {
+		if g.c.TP > 1 {
+			g.wait(g.start(oAllReduce, collective(hw.AllReduce, g.bytes(part), g.c.TP), g.tp, InPlace(part)))
+		}
+	}
+	g.op(oMax, moving(hw.Softmax, elements, 4), In(s.softmax), Out(part))
+	reduce()
+	g.op(oSub, moving(hw.Softmax, elements, 8), In(part), InPlace(s.softmax))
+	g.op(oGather, moving(hw.Softmax, int64(g.tokens), 16), In(batch), In(s.softmax), Out(s.loss))
+	reduce()
+	g.op(oExp, moving(hw.Softmax, elements, 8), InPlace(s.softmax))
+	g.op(oSum, moving(hw.Softmax, elements, 4), In(s.softmax), InPlace(part))
+	reduce()
+	g.op(oSub, moving(hw.Elementwise, int64(g.tokens), 12), In(part), InPlace(s.loss))
+	g.op(oDiv, moving(hw.Softmax, elements, 8), In(part), InPlace(s.softmax))
+	g.b.Drop(part)
+	g.calls(callsLoss)
+}
+
+// updateClassic steps through all states in one kernel and copies all of them back
+// to 16 bits in another (apex multi_tensor_apply).
+func (g *generator) updateClassic(states []state, own int64) {
+	var adam, masters, values []Arg
+	for _, s := range states {
+		grad, value := s.grad, s.value
+		grad.Mode, value.Mode = Read, Update
+		adam = append(adam, grad, InPlace(s.master), InPlace(s.expAvg), InPlace(s.expAvgSq))
+		masters = append(masters, In(s.master))
+		values = append(values, value)
+	}
+	size := int64(g.c.gradientBytes())
+	g.op(oAdamW, moving(hw.OptimizerStep, own, size+3*8), adam...)
+	g.op(oCopy, moving(hw.Cast, own, 6), append(masters, values...)...)
+}

@@ -1,0 +1,104 @@
+package workloads_test
+
+import (
+	"testing"
+
+	"smartswap/hw"
+	"smartswap/sim"
+	"smartswap/workloads"
+	"smartswap/workloads/workloadstest"
+)
+
+// TestFramework2021 counts what the older framework adds to a layer and
+// micro-batch: a kernel for each of its twelve gradients, one to make the result
+// of attention contiguous, one to put the gradient of the fused projection
+// together, and operators without a kernel.
+func TestFramework2021(t *testing.T) {
+	count := func(f workloads.Framework, layers, batch int) (kernels, views int) {
+		m := tiny(workloads.GPT)
+		m.Layers, m.KVHeads = layers, m.Heads
+		p := program(t, makeWorkload(t, workloads.Config{Model: m, GlobalBatch: batch, Attention: workloads.Unfused, Framework: f}), 0, 0)
+		for _, in := range p.Instrs {
+			switch {
+			case in.Kind != workloads.Op:
+			case in.Kernel >= 0:
+				kernels++
+			default:
+				views++
+			}
+		}
+		return kernels, views
+	}
+	perLayer := func(f workloads.Framework) (kernels, views int) {
+		at := [2][2][2]int{}
+		for i := range at {
+			for j := range at[i] {
+				at[i][j][0], at[i][j][1] = count(f, 2+i, 1+j)
+			}
+		}
+		return at[1][1][0] - at[1][0][0] - at[0][1][0] + at[0][0][0], at[1][1][1] - at[1][0][1] - at[0][1][1] + at[0][0][1]
+	}
+	core, none := perLayer(workloads.MegatronCore)
+	old, views := perLayer(workloads.Megatron2021)
+	if old != core+12+2 || none != 0 || views != 25+20 {
+		t.Errorf("per layer and micro-batch %d kernels and %d views, the older framework %d and %d; want 14 kernels and 45 views more", core, none, old, views)
+	}
+}
+
+// TestFrameworksShareFlops: the same products are computed.
+func TestFrameworksShareFlops(t *testing.T) {
+	c := workloads.Config{Model: model(t, "gpt3-1.3b"), Seq: 1024, GlobalBatch: 2, Attention: workloads.Unfused, Recompute: workloads.Recompute{Kind: workloads.FullUniform}}
+	once, again := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0))
+	c.Framework = workloads.Megatron2021
+	if a, b := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0)); a != once || b != again {
+		t.Errorf("%d flops and %d recomputed, want %d and %d", a, b, once, again)
+	}
+}
+
+// TestReplicated: every replica keeps all states, and the gradients are all-reduced
+// once; their elements have four bytes, or two in the older framework.
+func TestReplicated(t *testing.T) {
+	m := tiny(workloads.GPT)
+	for f, size := range map[workloads.Framework]int64{workloads.MegatronCore: 4, workloads.Megatron2021: 2} {
+		w := makeWorkload(t, workloads.Config{Model: m, DP: 4, Replicated: true, Framework: f})
+		states := workloads.Totals(w.Ranks()[0].Residents)
+		if got, want := states[workloads.Optimizer], sim.Bytes(12*m.Params()); got != want {
+			t.Errorf("%s: %d bytes of optimizer states, want %d", f, got, want)
+		}
+		if got, want := states[workloads.Gradient], sim.Bytes(size*m.Params()); got != want {
+			t.Errorf("%s: %d bytes of gradients, want %d", f, got, want)
+		}
+		reduced := sim.Bytes(0)
+		for _, k := range program(t, w, 0, 0).Kernels {
+			if k.Kind == hw.Collective && k.Size > 4 { // the norm is 4
+				if k.Collective != hw.AllReduce || k.Members != 4 {
+					t.Errorf("%s: collective %v of %d", f, k.Collective, k.Members)
+				}
+				reduced += k.Size
+			}
+		}
+		if want := sim.Bytes(size * m.Params()); reduced != want {
+			t.Errorf("%s: %d bytes are reduced, want %d", f, reduced, want)
+		}
+	}
+}
+
+// TestBare: MPT has no vectors but the norms' weights, and no dropout.
+func TestBare(t *testing.T) {
+	full := model(t, "gpt3-6.7b")
+	bare := full
+	bare.Bare = true
+	h := int64(full.Hidden)
+	perLayer := h + h + 3*h + h + 4*h + h // two norms, qkv, projection, up, down
+	if got, want := full.Params()-bare.Params(), int64(full.Seq)*h+h+int64(full.Layers)*perLayer; got != want {
+		t.Errorf("%d parameters less, want %d", got, want)
+	}
+	m := tiny(workloads.GPT)
+	m.Bare = true
+	p := program(t, makeWorkload(t, workloads.Config{Model: m, Seq: 64, Attention: workloads.Unfused}), 0, 0)
+	for _, in := range p.Instrs {
+		if name := p.Names.String(in.Name); in.Kind == workloads.Op && (name == "npu::_npu_dropout" || name == "bias_dropout_add") {
+			t.Fatalf("operator %s", name)
+		}
+	}
+}
