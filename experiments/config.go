@@ -14,6 +14,7 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
+	"smartswap/workloads"
 )
 
 // Config is an experiment file. See configs/fig7.toml for one with comments.
@@ -34,6 +35,7 @@ type Config struct {
 	Tables     []TableSpec
 	Figures    []FigureSpec
 	Claims     []ClaimSpec
+	Times      []TimesSpec
 
 	// Settings override the file, whatever column or axis says otherwise:
 	// [quick] under -quick, then -set in the order given.
@@ -75,16 +77,22 @@ type Setup struct {
 
 // Workload says what is trained.
 type Workload struct {
-	Kind          string // "decoder", "trace"
-	Model         string // decoder: as workloads.LookupModel knows it
-	Layers        int64  // decoder: in place of the model's; 0 = the model's
-	Hidden        int64  // decoder: in place of the model's, other widths in proportion; 0 = the model's
+	Kind   string // "decoder", "trace"
+	Model  string // decoder: as workloads.LookupModel knows it
+	Layers int64  // decoder: in place of the model's; 0 = the model's
+	Hidden int64  // decoder: in place of the model's, other widths in proportion; 0 = the model's
+	// Shape is the model itself, in place of Model, Layers and Hidden; of jobs that
+	// a list describes.
+	Shape         *workloads.Model
 	Seq           int64  // decoder: tokens per sequence
 	TokensPerStep int64  // decoder: tokens per optimizer step of the whole job, over all devices
 	MicroBatches  int64  // decoder: per step and replica, in place of TokensPerStep; 0 = by that
 	Save          string // decoder: save rule, "minimal" or "eager"
 	Attention     string // decoder: "fused" or "unfused"
-	Fold          bool   // decoder: simulate one rank for all that are identical
+	Framework     string // decoder: "megatron-core" or "megatron-2021"
+	// SequenceParallel, decoder: norms and dropout are split over tensor parallelism.
+	SequenceParallel bool
+	Fold             bool // decoder: simulate one rank for all that are identical
 
 	// Trace is the path of a trace, relative to the experiment file; the
 	// others help where it does not say everything: see trace.Options.
@@ -115,7 +123,7 @@ type Strategy struct {
 	AllLayouts bool
 	Layouts    []Layout
 	VPP        int64 // model chunks of a pipeline stage, in layouts with pipelines
-	ZeRO       int64 // 1: optimizer states sharded over data parallelism; 3: gradients and parameters too
+	ZeRO       int64 // 0: every replica keeps all; 1: optimizer states sharded over data parallelism; 3: gradients and parameters too
 	Recompute  []string
 	MicroBatch []int64
 
@@ -239,6 +247,8 @@ func (w *Workload) fields() []field {
 		{key: "micro_batches", set: integer(&w.MicroBatches, 1, maxBatch)},
 		{key: "save", set: choice(&w.Save, "minimal", "eager")},
 		{key: "attention", set: choice(&w.Attention, "fused", "unfused")},
+		{key: "framework", set: choice(&w.Framework, string(workloads.MegatronCore), string(workloads.Megatron2021))},
+		{key: "sequence_parallel", set: flag(&w.SequenceParallel)},
 		{key: "fold", set: flag(&w.Fold)},
 		{key: "trace", set: text(&w.Trace)},
 		{key: "network", set: text(&w.Network)},
@@ -263,8 +273,8 @@ func (s *Strategy) fields() []field {
 		{key: "layouts", set: s.setLayouts},
 		{key: "vpp", set: integer(&s.VPP, 1, maxDegree)},
 		{key: "zero", set: func(v any) error {
-			if v != int64(1) && v != int64(3) {
-				return errors.New("allowed are 1 and 3")
+			if v != int64(0) && v != int64(1) && v != int64(3) {
+				return errors.New("allowed are 0, 1 and 3")
 			}
 			s.ZeRO = v.(int64)
 			return nil
@@ -358,7 +368,7 @@ func Parse(path, content string) (*Config, error) {
 	}
 	c := &Config{Path: path, Text: content, lines: locate(content)}
 	c.base = Setup{
-		Workload:   Workload{Kind: "decoder", Save: "minimal", Attention: "fused", Fold: true, Gaps: true},
+		Workload:   Workload{Kind: "decoder", Save: "minimal", Attention: "fused", Framework: string(workloads.MegatronCore), SequenceParallel: true, Fold: true, Gaps: true},
 		Allocator:  alloc.DefaultOptions(),
 		Pinned:     alloc.DefaultPinnedOptions(),
 		Executor:   swap.DefaultOptions(),
@@ -392,7 +402,7 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 		{key: "name", set: fileName(&c.Name)},
 		{key: "title", set: text(&c.Title)},
 		{key: "compare_with", set: text(&c.CompareWith)},
-		{key: "column"}, {key: "axes"}, {key: "cases", sub: c.Cases.fields()}, {key: "table"}, {key: "figure"}, {key: "claim"},
+		{key: "column"}, {key: "axes"}, {key: "cases", sub: c.Cases.fields()}, {key: "table"}, {key: "figure"}, {key: "claim"}, {key: "times"},
 		{key: "quick", free: &c.quick},
 	}, c.base.fields()...)
 	for _, key := range sortedKeys(tree) {
@@ -419,6 +429,11 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 				c.Claims = append(c.Claims, ClaimSpec{Statistic: "max", Published: nan, AtLeast: nan, AtMost: nan, Agreement: newAgreement()})
 				return assign(c.Claims[len(c.Claims)-1].fields(), prefix, nil, t)
 			})
+		case "times":
+			err = eachTable(tree, key, func(prefix string, t map[string]any) error {
+				c.Times = append(c.Times, TimesSpec{})
+				return assign(c.Times[len(c.Times)-1].fields(), prefix, nil, t)
+			})
 		case "axes":
 			err = c.addAxes(tree[key], meta)
 		default:
@@ -430,6 +445,9 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 	}
 	if c.Name == "" {
 		return &keyError{"name", ": missing; want the name of the result folder"}
+	}
+	if c.Times != nil {
+		return c.checkTimes()
 	}
 	if len(c.Strategies) == 0 {
 		return &keyError{"strategy", ": missing; want at least one [[strategy]]"}

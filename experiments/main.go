@@ -18,6 +18,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"smartswap/internal/nearest"
+	"smartswap/paper"
 	"smartswap/results"
 )
 
@@ -178,7 +179,16 @@ type experiment struct {
 	watch  observable // for -timeline
 	cells  []*Cell
 	hash   string // of file and settings
-	code   func() results.Code
+	left   []leftOut
+	// compared is what came of [[times]]; nil without.
+	compared *comparison
+	code     func() results.Code
+}
+
+// comparison is what [[times]] adds to the files of a run.
+type comparison struct {
+	rows  *results.Frame
+	table *paper.Table
 }
 
 // checkCell checks what the points of a cell share, and that one of them exists.
@@ -214,10 +224,20 @@ func prepare(cmd *command, r Runner) (*experiment, error) {
 		e.name += "-quick"
 	}
 	e.folder = filepath.Join(cmd.out, e.name)
-	if e.cells, err = config.Cells(r.Devices); err != nil {
+	if config.Times != nil {
+		if e.cells, e.left, err = config.timesCells(r); err != nil {
+			return nil, err
+		}
+		if len(e.cells) == 0 {
+			return nil, fmt.Errorf("%s: none of the lists of [[times]] has a job here: %s", config.Path, e.left[0].why)
+		}
+	} else if e.cells, err = config.Cells(r.Devices); err != nil {
 		return nil, err
 	}
 	for _, cell := range e.cells {
+		if cell.job != nil {
+			break // checked when it was made
+		}
 		if err := checkCell(cell, r); err != nil {
 			return nil, config.blame(cell, err)
 		}
@@ -340,7 +360,7 @@ func parseValue(s string) any {
 // applyQuick reduces the experiment as its [quick] table says: columns and
 // strategies by name, axes by values, anything else as a setting.
 func (c *Config) applyQuick() error {
-	var columns, strategies []string
+	var columns, strategies, times []string
 	var other []leaf
 	cases := false
 	for _, l := range leaves(nil, c.quick) {
@@ -353,6 +373,8 @@ func (c *Config) applyQuick() error {
 		case l.path[0] == "cases" && len(l.path) == 3 && l.path[1] == "where" && c.Cases.Reference != "":
 			err = assignFree(&c.Cases.Where, "quick.cases.where", l.path[2:], l.value)
 			cases = true
+		case key == "times":
+			err = texts(&times)(l.value)
 		case l.path[0] == "axes":
 			name := strings.Join(l.path[1:], ".")
 			i := slices.IndexFunc(c.Axes, func(a Axis) bool { return a.Key == name })
@@ -385,6 +407,13 @@ func (c *Config) applyQuick() error {
 		if err := c.addCases(); err != nil {
 			return within("quick", err)
 		}
+	}
+	if times != nil {
+		kept, err := pick("quick.times", times, c.Times, func(t TimesSpec) string { return t.Name })
+		if err != nil {
+			return err
+		}
+		c.Times = kept
 	}
 	if columns != nil {
 		kept, err := pick("quick.columns", columns, c.Columns, func(col Column) string { return col.Name })
@@ -446,6 +475,9 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 			return fmt.Errorf("-out %s: %w", e.cmd.out, err)
 		}
 	}
+	for _, l := range e.left {
+		fmt.Fprintf(stderr, "%s: times %q: left out: %s\n", e.Path, e.Times[l.list].Name, l.why)
+	}
 	fmt.Fprintf(stderr, "%s: %d cells, %d workers\n", e.name, len(mine), e.cmd.parallel)
 	bar := newProgress(stderr, len(mine))
 	found, err := runCells(ctx, mine, e.runner, e.cmd.parallel, bar.cell)
@@ -460,7 +492,9 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 		fmt.Fprintf(stderr, "shard %s of %s done; -merge writes the results when all are\n", e.cmd.shard, e.name)
 		return nil
 	}
-	e.attachBaselines(found)
+	if e.Times == nil {
+		e.attachBaselines(found)
+	}
 	frame := rows(e.Axes, found)
 	if ctx.Err() != nil {
 		return e.interrupted(frame, found, bar.done)
@@ -468,6 +502,12 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 	claims, err := e.claims(found)
 	if err != nil {
 		return err
+	}
+	if e.Times != nil {
+		rows := timesRows(found)
+		sums := summarise(rows)
+		claims = e.timesClaims(rows, sums)
+		e.compared = &comparison{rows: e.timesFrame(rows), table: e.timesTable(sums, e.left)}
 	}
 	if err := e.write(frame, found, claims); err != nil {
 		return err
@@ -505,6 +545,11 @@ func (e *experiment) outputs(found []*CellResult, claims []results.Claim) []outp
 	list := []output{{"claims.csv", results.ClaimFrame(claims).WriteCSV}}
 	if e.base.Series {
 		list = append(list, output{"iterations.csv", iterationFrame(e.Axes, found).WriteCSV})
+	}
+	if e.compared != nil {
+		t := e.compared.table
+		list = append(list, output{"times.csv", e.compared.rows.WriteCSV},
+			output{"errors.md", t.Markdown}, output{"errors.tex", t.LaTeX}, output{"errors.csv", t.CSV})
 	}
 	for i := range e.Tables {
 		t := e.table(&e.Tables[i], found)
@@ -545,7 +590,7 @@ func (e *experiment) interrupted(frame *results.Frame, found []*CellResult, done
 	if e.cmd.resume {
 		stop = fmt.Errorf("interrupted after %d of %d cells; run it again with -resume to go on", done, len(e.cells))
 	}
-	names := []string{"claims.csv", "iterations.csv"}
+	names := []string{"claims.csv", "iterations.csv", "times.csv", "errors.md", "errors.tex", "errors.csv"}
 	for i := range e.Tables {
 		names = append(names, e.Tables[i].Name+".md", e.Tables[i].Name+".tex", e.Tables[i].Name+".csv")
 	}
@@ -604,6 +649,12 @@ func (e *experiment) manifest(frame *results.Frame, found []*CellResult, complet
 
 // print shows tables and claims at the end of a run.
 func (e *experiment) print(w io.Writer, found []*CellResult, claims []results.Claim) error {
+	if e.compared != nil {
+		if err := e.compared.table.Terminal(w); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
 	for i := range e.Tables {
 		if !e.Tables[i].Terminal {
 			continue

@@ -17,6 +17,7 @@ type Point struct {
 	// Repeat is one more than the iteration that is run for ever; 0 = the job
 	// varies as it does.
 	Repeat int64
+	Passes bool // keep kernel times and peaks of each rank
 }
 
 // Ideal is the same job with unbounded HBM and no policy.
@@ -47,6 +48,8 @@ type Cell struct {
 	at     func(v int64) ([]*Point, error) // points of a value of the search
 
 	column, strategy int // indices in Config, for messages
+
+	job *timesJob // whose measured numbers the cell is held against; nil = none
 }
 
 // String names the cell in messages and claims.

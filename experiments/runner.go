@@ -79,6 +79,9 @@ type Outcome struct {
 	Detection *profilers.Detection
 	// Iterations of the whole run, complete ones; only with Setup.Series.
 	Iterations []IterationOutcome
+	// Passes and Allocated are of each simulated rank; only with Point.Passes.
+	Passes    []PassOutcome
+	Allocated []sim.Bytes
 
 	// Inferred, Repaired and Skipped count what the reader of a trace did beside
 	// reading; Notes says it.

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -184,6 +185,9 @@ func (p *Point) policy() (policies.Policy, profilers.Profiler, error) {
 // rounded up to a multiple of ffnMultiple.
 func (p *Point) model() (workloads.Model, error) {
 	w := &p.Workload
+	if w.Shape != nil {
+		return *w.Shape, nil
+	}
 	m, err := workloads.LookupModel(w.Model)
 	if err != nil {
 		return m, &keyError{"workload.model", fmt.Sprintf(" = %q: %v", w.Model, err)}
@@ -236,8 +240,9 @@ func (p *Point) decoder(node *hw.Node, global int64) (workloads.Config, error) {
 	c := workloads.Config{
 		Model: m, Seq: int(w.Seq), MicroBatch: int(p.MicroBatch), GlobalBatch: int(global),
 		TP: int(p.Layout.TP), PP: int(p.Layout.PP), DP: int(p.Layout.DP), Devices: node.Devices,
-		VPP: p.vpp(), SequenceParallel: true, ZeRO: int(p.Strategy.ZeRO),
-		SaveRule: workloads.SaveRule(w.Save), Attention: workloads.AttentionKind(w.Attention),
+		VPP: p.vpp(), SequenceParallel: w.SequenceParallel, ZeRO: int(p.Strategy.ZeRO), Replicated: p.Strategy.ZeRO == 0,
+		Framework: workloads.Framework(w.Framework),
+		SaveRule:  workloads.SaveRule(w.Save), Attention: workloads.AttentionKind(w.Attention),
 		Unfold: !w.Fold,
 	}
 	if m.Layers%c.PP == 0 {
@@ -423,7 +428,7 @@ func (s *Simulator) Key(p *Point) (string, error) {
 			return "", err
 		}
 	}
-	return digest(bare, setup, profiler, p.Dir, content, p.Layout, p.Recompute, p.MicroBatch, p.Repeat)
+	return digest(bare, setup, profiler, p.Dir, content, p.Layout, p.Recompute, p.MicroBatch, p.Repeat, p.Passes)
 }
 
 // digest hashes values by their JSON form, in which map keys are sorted.
@@ -481,6 +486,11 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		}
 		layers = m.Layers / int(p.Layout.PP)
 	}
+	var passes *passObserver
+	if p.Passes {
+		passes = &passObserver{warmup: int(p.Warmup)}
+		observers = append(slices.Clone(observers), passes)
+	}
 	report, err := eager.Run(eager.Config{
 		Node: node, Workload: w, Profiler: profiler, AlwaysProfile: p.Strategy.AlwaysProfile,
 		NewPolicy: func() (policies.Policy, error) {
@@ -508,6 +518,16 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 			return nil, err
 		}
 		t.label(o)
+	}
+	if passes != nil {
+		o.Passes = passes.ranks
+		for i := range o.Passes {
+			o.Passes[i].Forward /= sim.Time(p.Iterations - p.Warmup)
+			o.Passes[i].Backward /= sim.Time(p.Iterations - p.Warmup)
+		}
+		for i := range report.Ranks {
+			o.Allocated = append(o.Allocated, sim.Bytes(report.Ranks[i].Steady.Allocated.Peak))
+		}
 	}
 	if p.Strategy.AlwaysProfile {
 		o.Records = profiler.Fields().String()

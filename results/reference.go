@@ -74,6 +74,12 @@ func Reference(name string) ([]Measurement, error) {
 	return list, nil
 }
 
+// OpenReference opens the committed table called name as it is, for readers of
+// more columns. The error of an unknown one wraps fs.ErrNotExist.
+func OpenReference(name string) (fs.File, error) {
+	return referenceFiles.Open("reference/" + name + ".csv")
+}
+
 // References lists the committed tables, sorted.
 func References() []string {
 	entries, err := fs.ReadDir(referenceFiles, "reference")
