@@ -372,15 +372,8 @@ func summarise(rows []timesRow) []*timesSummary {
 		for _, r := range s.rows {
 			signed = append(signed, 100*r.longer)
 			absolute = append(absolute, 100*math.Abs(r.longer))
-			value := r.simulated
-			if r.number.Metric.Better() {
-				value = 1 / value // a time, but for the work: only jobs of one unit are ranked together
-			}
-			if stepMetric(r.number.Metric) && r.job.Devices > 0 {
-				value = r.step()
-			}
-			simulated = append(simulated, value)
-			measured = append(measured, value/(1+r.longer))
+			simulated = append(simulated, r.time(r.simulated))
+			measured = append(measured, r.time(r.number.Value))
 		}
 		s.absolute, s.median = median(absolute), median(signed)
 		for _, e := range signed {
@@ -393,15 +386,16 @@ func summarise(rows []timesRow) []*timesSummary {
 	return list
 }
 
-// step is the simulated step time behind a number, in ms.
-func (r *timesRow) step() float64 {
+// time is the step time in ms behind a value of the row's metric; the value itself
+// where it says no step time.
+func (r *timesRow) time(value float64) float64 {
 	switch r.number.Metric {
 	case published.TokenRate:
-		return 1000 * float64(r.job.GlobalBatch*r.job.Seq) / float64(r.job.Devices) / r.simulated
+		return 1000 * float64(r.job.GlobalBatch*r.job.Seq) / float64(r.job.Devices) / value
 	case published.ModelShare:
-		return 1000 * 100 * r.job.ModelFlops() / (r.simulated * r.job.peak * float64(r.job.Devices))
+		return 1000 * 100 * r.job.ModelFlops() / (value * r.job.peak * float64(r.job.Devices))
 	}
-	return r.simulated
+	return value
 }
 
 // median is the middle of values, the mean of the two middle ones; NaN of none.
@@ -569,9 +563,9 @@ func (c *Config) timesClaims(rows []timesRow, sums []*timesSummary) []results.Cl
 			if over == nil || under == nil {
 				continue
 			}
-			simulated := over.step() / under.step()
+			simulated := over.time(over.simulated) / under.time(under.simulated)
 			line := results.Claim{Name: t.Name + ": ratio of step times", Statistic: "ratio", Where: pair[0] + " over " + pair[1],
-				Published: simulated * (1 + under.longer) / (1 + over.longer), Simulated: simulated, Verdict: results.Reported, Source: over.job.Source}
+				Published: over.time(over.number.Value) / under.time(under.number.Value), Simulated: simulated, Verdict: results.Reported, Source: over.job.Source}
 			if off := 100 * math.Abs(line.Ratio()-1); t.RatioTarget > 0 {
 				line.Note = fmt.Sprintf("off by %.1f %%; target %g %%: %s", off, t.RatioTarget, met(off <= t.RatioTarget))
 			}

@@ -62,7 +62,7 @@ type Note = notes.Note
 
 // Report tells how a file became a workload.
 type Report struct {
-	Format string   // native, g10, ascend, dtr, chrome, et or chakra
+	Format string   // native, g10, ascend, dtr, chrome, et, chakra or aceso
 	Files  []string // that were read, the main one first
 	Notes  []Note
 
@@ -120,13 +120,14 @@ var (
 	chromeFormat = format{"chrome", "a trace of Kineto or trace_view.json: an object with \"traceEvents\", or a list of events", openChrome}
 	etFormat     = format{"et", "an ExecutionTrace of PyTorch: an object with \"schema\" and \"nodes\"", openET}
 	chakraFormat = format{"chakra", "a graph of Chakra: an object with \"workload_graph\", or a stream of protobuf messages", openChakraJSON}
+	acesoFormat  = format{"aceso", "a plan of the Aceso planner: an object with \"num_ops_in_each_stage\"", openAceso}
 	chakraProto  = format{"chakra", "", openChakraProto}
 )
 
 // allowed lists the formats for messages.
 func allowed() string {
 	var list []string
-	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat, etFormat, chakraFormat} {
+	for _, f := range []format{nativeFormat, g10Format, ascendFormat, dtrFormat, chromeFormat, etFormat, chakraFormat, acesoFormat} {
 		list = append(list, f.name+" ("+f.begins+")")
 	}
 	return strings.Join(list, ", ")
@@ -208,7 +209,7 @@ func sniffJSON(start []byte) (format, bool) {
 		key string
 		f   format
 	}{{`"traceEvents"`, chromeFormat}, {`"schemaVersion"`, chromeFormat}, {`"deviceProperties"`, chromeFormat}, {`"distributedInfo"`, chromeFormat},
-		{`"workload_graph"`, chakraFormat}, {`"nodes"`, etFormat}} {
+		{`"workload_graph"`, chakraFormat}, {`"num_ops_in_each_stage"`, acesoFormat}, {`"nodes"`, etFormat}} {
 		if bytes.Contains(text, []byte(sign.key)) {
 			return sign.f, true
 		}
