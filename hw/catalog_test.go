@@ -147,6 +147,8 @@ func TestLoadErrors(t *testing.T) {
 		{"curve above 1", "extends = \"910b2-8\"\n[device]\nskinny = \"1:0.5 2:1.5\"", "must be 0.001 to 1"},
 		{"curve order", "extends = \"910b2-8\"\n[device]\nskinny = \"2:0.5 2:0.6\"", "sizes must increase"},
 		{"thin dimensions", "extends = \"910b2-8\"\n[device]\nskinny = \"4:0.1 5:0.9\"", "rises faster than the dimension at log2 4."},
+		{"servers", "extends = \"910b2-8\"\n[fabric]\nserver = 3\nacross = \"1GB/s\"", "fabric.server = 3: must divide devices = 8"},
+		{"servers without a network", "extends = \"910b2-8\"\n[fabric]\nserver = 4", "fabric.across = 0"},
 		{"no dimension", "extends = \"910b2-8\"\n[device]\nskinny = \"4:0.1 32:0.9\"", "sizes must be 0 to 31"},
 		{"table", "extends = \"910b2-8\"\n[fabric]\nall-gather = \"2=1GB/s\"", "want entries such as"},
 		{"table order", "extends = \"910b2-8\"\n[fabric]\nall-gather = \"4:1GB/s 2:1GB/s\"", "group sizes must be at least 2 and increase"},

@@ -179,3 +179,47 @@ func TestFabricClosedForms(t *testing.T) {
 		t.Errorf("MaxMembers = %d, want 4", got)
 	}
 }
+
+// TestFabricAcrossServers: what stays in a server is as without servers; what leaves
+// it goes around a ring over the adapters of its members there.
+func TestFabricAcrossServers(t *testing.T) {
+	f := Fabric{Peer: sim.GBps(100), Server: 8, Across: sim.GBps(10)}
+	for kind := range NumCollectives {
+		f.Tables[kind] = []GroupRate{{2, sim.GBps(200)}}
+	}
+	seconds := func(w Work) float64 { return f.Time(w).Milliseconds() / 1000 }
+	collective := func(kind CollectiveKind, members, stride int32) Work {
+		return Work{Kind: Collective, Collective: kind, Members: members, Stride: stride, Size: 1e12}
+	}
+	for _, c := range []struct {
+		name string
+		work Work
+		want float64
+	}{
+		{"within", collective(AllReduce, 8, 1), 5},
+		{"within, no stride given", collective(AllReduce, 8, 0), 5},
+		{"every second device of a server", collective(AllGather, 4, 2), 5},
+		{"one member per server", collective(AllGather, 4, 8), 1e12 * 3 / 4 / 10e9},
+		{"all-reduce", collective(AllReduce, 4, 8), 1e12 * 2 * 3 / 4 / 10e9},
+		{"four per server", collective(ReduceScatter, 8, 2), 1e12 * 7 / 8 / 40e9},
+		{"two servers whole, the adapters as fast as the table", collective(AllGather, 16, 1), 1e12 * 15 / 16 / 80e9},
+		{"all-to-all", collective(AllToAll, 16, 1), 1e12 / 16 * 8 / 16 / 10e9},
+		{"broadcast", collective(Broadcast, 2, 8), 1e12 / 10e9},
+		{"neighbours", Work{Kind: Transfer, Size: 1e12}, 10},
+		{"within a server", Work{Kind: Transfer, Size: 1e12, Stride: 4}, 10},
+		{"to another server", Work{Kind: Transfer, Size: 1e12, Stride: 8}, 100},
+	} {
+		want := c.want
+		if c.work.Kind == Collective {
+			want = max(want, 5) // never faster than inside
+		}
+		if got := seconds(c.work); math.Abs(got/want-1) > 1e-6 {
+			t.Errorf("%s: %g s, want %g", c.name, got, want)
+		}
+	}
+	alone := f
+	alone.Server = 0
+	if w := collective(AllReduce, 64, 8); alone.Time(w) >= f.Time(w) {
+		t.Error("servers make nothing slower")
+	}
+}

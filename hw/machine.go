@@ -63,6 +63,15 @@ type port struct {
 	dma  [NumDirections]*dma
 }
 
+// numa is the NUMA node of a device, counted through the servers.
+func (n *Node) numa(device int) int {
+	server := n.Devices
+	if n.Fabric.Server > 0 {
+		server = min(server, n.Fabric.Server)
+	}
+	return device/server*n.Host.NUMA + device%server*n.Host.NUMA/server
+}
+
 // NewMachine registers a node's shared resources and DMA engines for a run.
 // The error says which slot is empty, holds a device that the node lacks or
 // another slot has, or cannot be folded: its devices do not all share their
@@ -74,7 +83,7 @@ func NewMachine(e *sim.Engine, s *sim.Share, n *Node, slots []Slot) (*Machine, e
 		return nil, err
 	}
 	m := &Machine{engine: e, share: s, node: n}
-	numa := newDomains("NUMA node", n.Devices, owner, len(slots), func(device int) int { return device * n.Host.NUMA / n.Devices })
+	numa := newDomains("NUMA node", n.Devices, owner, len(slots), n.numa)
 	uplinks := newDomains("uplink", n.Devices, owner, len(slots), func(device int) int { return device / max(n.Link.UplinkDevices, 1) })
 	memory := numa.register(s, "host memory of NUMA node", n.Host.NUMABandwidth)
 	var uplink [NumDirections][]sim.ResourceID

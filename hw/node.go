@@ -12,7 +12,8 @@ const (
 	NumDirections
 )
 
-// Node is one server: equal devices, a host, links between them. It is data,
+// Node is one server, or several alike: equal devices, a host, links between
+// them. It is data,
 // safe to copy and to read from several goroutines. Load makes one; Set and
 // Validate know the key, unit and range of each number.
 type Node struct {
@@ -115,6 +116,11 @@ type Fabric struct {
 	Peer sim.Rate
 	// Ramp is the size at which half the table's bandwidth is reached.
 	Ramp sim.Bytes
+	// Server is how many neighbouring devices a server holds, 0 = all; the host is
+	// that of each. Across is the rate, per direction, at which one device reaches
+	// other servers.
+	Server int
+	Across sim.Rate
 }
 
 // GroupRate is one measured point of a collective.

@@ -72,6 +72,8 @@ func (n *Node) settings() []setting {
 		{"fabric.latency", &f.Latency, "0", "1s"},
 		{"fabric.peer", &f.Peer, "0", "1000TB/s"},
 		{"fabric.ramp", &f.Ramp, "0", "16TiB"},
+		{"fabric.server", &f.Server, "0", "4096"},
+		{"fabric.across", &f.Across, "0", "1000TB/s"},
 	}
 	for i := range NumFamilies {
 		list = append(list,
@@ -378,6 +380,14 @@ func (n *Node) checkTogether() error {
 	for dir := range NumDirections {
 		if l.RateBoth[dir] > l.Rate[dir] {
 			return fmt.Errorf("link.rate-both.%v = %v: must be at most link.rate.%v = %v", dir, l.RateBoth[dir], dir, l.Rate[dir])
+		}
+	}
+	if f.Server > 0 && f.Server < n.Devices {
+		if n.Devices%f.Server != 0 {
+			return fmt.Errorf("fabric.server = %d: must divide devices = %d", f.Server, n.Devices)
+		}
+		if f.Across <= 0 {
+			return fmt.Errorf("fabric.across = %v: must be more than 0 on %d servers", f.Across, n.Devices/f.Server)
 		}
 	}
 	if n.Devices == 1 {

@@ -73,4 +73,7 @@ type Work struct {
 	Size sim.Bytes
 	// Members of the collective, including folded ranks; >= 2.
 	Members int32
+	// Stride is how many devices lie from one member to the next, or from one end
+	// of a transfer to the other: what tells whether servers are crossed. 0 = 1.
+	Stride int32
 }

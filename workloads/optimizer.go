@@ -48,16 +48,16 @@ func (g *generator) step() {
 	trained := g.trained()
 	switch size := g.c.gradientBytes() * sim.Bytes(trained); {
 	case shared:
-		g.wait(g.start(oReduceScatter, collective(hw.ReduceScatter, size, g.c.DP), g.dp, InPlace(g.st.grads[0])))
+		g.wait(g.start(oReduceScatter, g.overReplicas(hw.ReduceScatter, size), g.dp, InPlace(g.st.grads[0])))
 	case g.c.DP > 1 && g.c.Replicated:
-		g.wait(g.start(oAllReduce, collective(hw.AllReduce, size, g.c.DP), g.dp, InPlace(g.st.grads[0])))
+		g.wait(g.start(oAllReduce, g.overReplicas(hw.AllReduce, size), g.dp, InPlace(g.st.grads[0])))
 	}
 	states := g.trainedStates()
 	if !g.update(states, shared) {
 		return
 	}
 	if shared {
-		w := collective(hw.AllGather, 2*sim.Bytes(trained), g.c.DP)
+		w := g.overReplicas(hw.AllGather, 2*sim.Bytes(trained))
 		g.wait(g.start(oAllGather, w, g.dp, InPlace(g.st.params)))
 	}
 	g.extras(states)
@@ -211,7 +211,9 @@ func (g *generator) reduceShared() {
 			u, name = len(g.st.units)-1, pHead
 		}
 		p := &g.st.units[u].params[name]
-		g.wait(g.start(oAllReduce, collective(hw.AllReduce, g.c.gradientBytes()*sim.Bytes(p.elements), 2), g.firstEnd, g.weightGrad(u, name)))
+		w := collective(hw.AllReduce, g.c.gradientBytes()*sim.Bytes(p.elements), 2)
+		w.Stride = g.distance(0, g.c.PP-1)
+		g.wait(g.start(oAllReduce, w, g.firstEnd, g.weightGrad(u, name)))
 	}
 }
 

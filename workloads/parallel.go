@@ -46,6 +46,19 @@ func newGroups(c Config, r int) groups {
 	return g
 }
 
+// overReplicas is a collective over data parallelism: replicas are a tensor-parallel
+// group apart.
+func (g *generator) overReplicas(kind hw.CollectiveKind, size sim.Bytes) hw.Work {
+	w := collective(kind, size, g.c.DP)
+	w.Stride = int32(g.c.TP)
+	return w
+}
+
+// distance is how many devices lie between equal members of two stages.
+func (g *generator) distance(from, to int) int32 {
+	return int32(max(from-to, to-from) * g.c.TP * g.c.DP)
+}
+
 func (g *generator) sequenceParallel() bool { return g.c.SequenceParallel && g.c.TP > 1 }
 
 // start puts a collective on the communication lane, after all that the compute
@@ -137,7 +150,7 @@ func (g *generator) gather(u int) {
 	l, un := &g.live[u], &g.st.units[u]
 	l.value = g.b.New(Storage{Bytes: sim.Bytes(2 * un.elements), Class: Parameter, DType: BF16, Shape: flat(un.elements),
 		Layer: int32(un.layer), Flat: true, Label: lGathered})
-	l.ready = g.start(oAllGather, collective(hw.AllGather, sim.Bytes(2*un.elements), g.c.DP), g.dp, In(un.shard), Out(l.value))
+	l.ready = g.start(oAllGather, g.overReplicas(hw.AllGather, sim.Bytes(2*un.elements)), g.dp, In(un.shard), Out(l.value))
 }
 
 // use makes the compute lane wait until unit u is whole.
@@ -218,7 +231,7 @@ func (g *generator) reduce(u int) {
 	l, un := &g.live[u], &g.st.units[u]
 	share := g.b.New(Storage{Bytes: g.bytes(un.shard), Class: Gradient, DType: BF16, Shape: g.b.Storage(un.shard).Shape,
 		Layer: int32(un.layer), Label: lShard})
-	w := collective(hw.ReduceScatter, g.bytes(l.grad), g.c.DP)
+	w := g.overReplicas(hw.ReduceScatter, g.bytes(l.grad))
 	g.reduced = append(g.reduced, reduction{u, l.grad, share, g.start(oReduceScatter, w, g.dp, In(l.grad), Out(share))})
 	l.grad = none
 	g.finishReductions(1)
@@ -299,5 +312,5 @@ func (g *generator) hiddenBytes(tokens int) sim.Bytes {
 }
 
 func (g *generator) transfer(from, to int, tag int32) Kernel {
-	return Kernel{Work: hw.Work{Kind: hw.Transfer, Size: g.hiddenBytes(g.local)}, Group: []int32{g.peer[from], g.peer[to]}, Tag: tag}
+	return Kernel{Work: hw.Work{Kind: hw.Transfer, Size: g.hiddenBytes(g.local), Stride: g.distance(from, to)}, Group: []int32{g.peer[from], g.peer[to]}, Tag: tag}
 }

@@ -68,7 +68,7 @@
 //	    DTYPE  bf16 fp16 fp32 int64 int32 uint8
 //	    SHAPE  up to four dimensions such as 8x4096; - if unknown
 //	kernel K KIND [family=F] [flops=N] [traffic=N] [mnk=MxNxK] [16bit] [time=N]
-//	        [collective=C] [size=N] [members=N] [group=R,…] [tag=N]
+//	        [collective=C] [size=N] [members=N] [stride=N] [group=R,…] [tag=N]
 //	    KIND   modelled measured collective transfer
 //	    F, C   the names of hw.Family and hw.CollectiveKind
 //	    R      numbers of ranks, from 0 in file order

@@ -294,7 +294,7 @@ func (r *reader) readEnd() {
 // readKernel reads a kernel's kind and options.
 func (r *reader) readKernel() (k workloads.Kernel) {
 	k.Kind = hw.WorkKind(r.word("kind of kernel", kindWords))
-	opt := r.options("family=", "flops=", "traffic=", "mnk=", "16bit", "time=", "collective=", "size=", "members=", "group=", "tag=")
+	opt := r.options("family=", "flops=", "traffic=", "mnk=", "16bit", "time=", "collective=", "size=", "members=", "stride=", "group=", "tag=")
 	if opt[0] != "" {
 		k.Family = hw.Family(r.oneOf("family", opt[0], familyWords))
 	}
@@ -314,11 +314,12 @@ func (r *reader) readKernel() (k workloads.Kernel) {
 	}
 	k.Size = sim.Bytes(r.value("size", opt[7], maxAmount))
 	k.Members = int32(r.value("members", opt[8], math.MaxInt32))
-	if opt[9] != "" {
-		k.Group = r.list("group", opt[9])
+	k.Stride = int32(r.value("stride", opt[9], math.MaxInt32))
+	if opt[10] != "" {
+		k.Group = r.list("group", opt[10])
 		r.groups = append(r.groups, groupUse{rank: int64(slices.Max(append(k.Group, 0))), line: r.in.Line()})
 	}
-	k.Tag = int32(r.value("tag", opt[10], math.MaxInt32))
+	k.Tag = int32(r.value("tag", opt[11], math.MaxInt32))
 	r.keep(1 + len(k.Group))
 	return k
 }

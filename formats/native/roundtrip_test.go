@@ -124,6 +124,7 @@ func drawKernel(t *rapid.T, ranks int) workloads.Kernel {
 		Collective: draw(t, "collective", 0, hw.NumCollectives-1),
 		Size:       draw[sim.Bytes](t, "size", 1, 1<<50),
 		Members:    draw[int32](t, "members", 2, 9),
+		Stride:     draw[int32](t, "stride", 0, 9),
 	}, Tag: draw[int32](t, "tag", 0, 3)}
 	for range draw(t, "group", 0, 2) {
 		k.Group = append(k.Group, draw[int32](t, "rank", 0, int32(ranks-1)))

@@ -366,7 +366,7 @@ func (w *programWriter) op(in *workloads.Instr) error {
 func (w *programWriter) kernelsUpTo(last int) error {
 	for ; w.kernels <= last; w.kernels++ {
 		k := &w.p.Kernels[w.kernels]
-		if k.M < 0 || k.N < 0 || k.K < 0 || k.Size < 0 || k.Members < 0 || k.Tag < 0 || k.Collective >= hw.NumCollectives {
+		if k.M < 0 || k.N < 0 || k.K < 0 || k.Size < 0 || k.Members < 0 || k.Stride < 0 || k.Tag < 0 || k.Collective >= hw.NumCollectives {
 			return fmt.Errorf("kernel %d: %+v has a negative field or an unknown collective", w.kernels, *k)
 		}
 		if max(int64(k.Traffic), int64(k.Time), int64(k.Size)) > maxAmount {
@@ -395,6 +395,7 @@ func (w *programWriter) kernelsUpTo(last int) error {
 		}
 		w.option("size", int64(k.Size))
 		w.option("members", int64(k.Members))
+		w.option("stride", int64(k.Stride))
 		if len(k.Group) > 0 {
 			w.word("group=" + joined(k.Group))
 		}
