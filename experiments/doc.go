@@ -21,6 +21,7 @@
 //	simulate.go  the Runner behind the command: node, workload, policy, run
 //	variation.go what makes iterations differ;  profile.go prices of profilers
 //	timeline.go  what a cell's answer looks like over time
+//	times.go     lists of jobs with measured times, in place of columns, axes and strategies
 //	series.go    iterations kept, and what changes of the sequence cost
 //	run.go       workers, progress, interruption
 //	rows.go      columns of rows.csv and their meaning

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -326,6 +327,32 @@ func TestA100(t *testing.T) {
 	t.Logf("%d all-reduces: off by a factor of %.3f in the median, %.3f at the 95th percentile", len(off), math.Exp(median), math.Exp(high))
 	if math.Exp(median) > 1.15 || math.Exp(high) > 1.40 {
 		t.Error("more than 1.15 or 1.40")
+	}
+}
+
+// TestA100AllReduce compares the A100's all-reduces with other tables that they were
+// not fitted to: of 2, 4 and 8 devices of one server, 4 MiB to 1 GiB.
+func TestA100AllReduce(t *testing.T) {
+	n, err := Load("a100-80-8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, members := range []int32{2, 4, 8} {
+		var off []float64
+		for _, row := range gzipRows(t, fmt.Sprintf("vtrain/allreduce/a100_AR_GPU%d_1M_1024M_LUT.gz", members)) {
+			size := row.number("size(B)")
+			if size < 4<<20 {
+				continue // mostly latency
+			}
+			w := Work{Kind: Collective, Collective: AllReduce, Size: sim.Bytes(size), Members: members}
+			off = append(off, row.number("time(ns)")/1e6/n.Fabric.Time(w).Milliseconds())
+		}
+		slices.Sort(off)
+		median, low, high := off[len(off)/2], off[len(off)/20], off[len(off)*19/20]
+		t.Logf("%d devices: measured/model %.3f in the median, %.3f to %.3f for nine in ten of %d", members, median, low, high, len(off))
+		if median < 1/1.2 || median > 1.2 || low < 1/1.25 || high > 1.25 {
+			t.Errorf("%d devices: more than 1.2 in the median, or 1.25", members)
+		}
 	}
 }
 

@@ -34,7 +34,10 @@
 //	adapter.go    low-rank adapters
 //	parallel.go   collectives and transfers
 //	optimizer.go  after the last backward
+//	framework.go  what an older framework does differently
 //	work.go       kernels from shapes
+//
+// profiled.go makes pipelines of operators whose times were measured.
 //
 // # Variation
 //
