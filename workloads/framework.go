@@ -31,8 +31,9 @@ const (
 func (g *generator) classic() bool { return g.c.Framework == Megatron2021 }
 
 // Framework operators without a kernel, as megatron/model/transformer.py, mpu and
-// p2p_communication.py of Megatron-LM 2.5 call them, from memory. A backward pass
-// has one for each view or identity of the forward pass.
+// p2p_communication.py of Megatron-LM 2.5 call them: counted from memory of the
+// source, so assumed. A backward pass has one for each view or identity of the
+// forward pass.
 const (
 	callsProjected = 3     // identity of the parallel region; view, split
 	callsScores    = 6     // two views, an empty result, three transposes

@@ -27,13 +27,25 @@ type ProfiledStage struct {
 	Output  sim.Bytes // sent to the next stage per micro-batch
 }
 
+// maxProfiledOps bounds the operators of a stage times its micro-batches: a program
+// of about ten million instructions.
+const maxProfiledOps = 1 << 20
+
 // NewProfiled makes the program of every stage of a pipeline of measured
 // operators under 1F1B over so many micro-batches: kernels take the given times,
 // recomputation runs neighbours of one group again before their backward passes,
 // of which forward keeps what the last one left. Beside the 16-bit weights there are fp32 gradients, copies and
 // moments, 18 bytes per parameter in all; the optimizer's step, transfers and
-// all-reduces over replicas are modelled.
+// all-reduces over replicas are modelled. Too many operators for one program are an
+// error.
 func NewProfiled(stages []ProfiledStage, micros int) (*Names, []Rank, []*Program, error) {
+	most := 0
+	for s := range stages {
+		most = max(most, len(stages[s].Ops))
+	}
+	if micros < 1 || most < 1 || micros > maxProfiledOps/most {
+		return nil, nil, nil, fmt.Errorf("%d micro-batches of %d operators on a stage: want at least one of each, and at most %d together", micros, most, maxProfiledOps)
+	}
 	names := NewNames()
 	var ranks []Rank
 	var programs []*Program

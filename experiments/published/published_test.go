@@ -175,3 +175,19 @@ func TestAcesoErrors(t *testing.T) {
 		check(t, c.name, jobs, err, c.want)
 	}
 }
+
+// FuzzTables: no input makes the readers panic, and every error is one line.
+func FuzzTables(f *testing.F) {
+	f.Add(vtrainHeader + "2,4,1,64,4,2,32,1,2,1,1.5\n")
+	f.Add(stepsHeader + "A-1,b,c,n,2,m,gpt,2,64,4,4,256,100,32,1,4,1,1,2,1,1,no,megatron-core,unfused,full,iteration_time,1.5,s,\n")
+	f.Add("\ufeff\"# GPUs\n\"")
+	f.Fuzz(func(t *testing.T, text string) {
+		_, one := VTrain(strings.NewReader(text), "f")
+		_, two := Steps(strings.NewReader(text), "f", "")
+		for _, err := range []error{one, two} {
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("error of several lines: %q", err)
+			}
+		}
+	})
+}

@@ -97,3 +97,28 @@ func TestReadProfile(t *testing.T) {
 		}
 	}
 }
+
+// FuzzRead: no input makes the readers panic, and every error is one line.
+func FuzzRead(f *testing.F) {
+	plan, err := os.ReadFile(folder + "plans/gpt_tiny_2stages_a.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(plan))
+	f.Add(header + "a,1.5,2,0.5,1,0.25,3,0,7\n")
+	f.Add("{\"model_name\":\"gpt\",\"num_layers\":-1}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := aceso.ReadPlan(strings.NewReader(text), "f"); err == nil {
+			for s := range p.Stages {
+				for k := range p.TP[s] {
+					p.ProfileName(s, k)
+				}
+			}
+		} else if strings.Contains(err.Error(), "\n") {
+			t.Errorf("error of several lines: %q", err)
+		}
+		if _, err := aceso.ReadProfile(strings.NewReader(text), "f"); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("error of several lines: %q", err)
+		}
+	})
+}
