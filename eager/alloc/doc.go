@@ -144,7 +144,7 @@ type Reclaimer interface {
 type OOM struct {
 	Requested, Rounded, Segment           sim.Bytes
 	Allocated, Active, Reserved, Capacity sim.Bytes
-	Limit                                 sim.Bytes // what memory_fraction allows to reserve; 0 = no limit set
+	Limit                                 sim.Bytes // what per_process_memory_fraction allows to reserve; 0 = no limit set
 	LargestFree                           sim.Bytes // largest inactive block of the requesting stream's pool
 	OtherFree                             sim.Bytes // the same of any other stream, whose blocks do not serve,
 	OtherStream                           Stream    // and that stream, if there is such a block

@@ -65,16 +65,16 @@ const modelStreams = 3
 func newModel(o Options, divs [16]int64, capacity int64, env *fakeEnv, drain func() bool) *model {
 	if capacity == 0 {
 		capacity = 1 << 60
-		o.MemoryFraction = 0
+		o.PerProcessMemoryFraction = 0
 	}
 	return &model{o: o, divs: divs, capacity: capacity, env: env, drain: drain, nextAddr: 2 << 20, most: 3000 << 30}
 }
 
 func (m *model) limit() int64 {
-	if m.o.MemoryFraction == 0 {
+	if m.o.PerProcessMemoryFraction == 0 {
 		return 0
 	}
-	return int64(m.o.MemoryFraction * float64(m.capacity))
+	return int64(m.o.PerProcessMemoryFraction * float64(m.capacity))
 }
 
 func (m *model) npu() bool { return m.o.Dialect == "torch_npu" }

@@ -36,7 +36,7 @@ func randomOptions(s source) (o Options, divs [16]int64, capacity sim.Bytes) {
 	o = DefaultOptions()
 	o.Dialect = pick(s, DialectPyTorch, DialectTorchNPU)
 	capacity = pick(s, 0, 60*sim.MiB, 150*sim.MiB-1, 400*sim.MiB)
-	o.MemoryFraction = pick(s, 0, 0.7, 1)
+	o.PerProcessMemoryFraction = pick(s, 0, 0.7, 1)
 	if s.below(4) == 0 {
 		o.Backend = BackendBytes
 		capacity /= 4
@@ -62,7 +62,7 @@ func randomOptions(s source) (o Options, divs [16]int64, capacity sim.Bytes) {
 		if o.MaxSplitSizeMB > 0 {
 			o.MaxNonSplitRoundingMB = pick[int64](s, 20, 30)
 		}
-		if o.MemoryFraction > 0 {
+		if o.PerProcessMemoryFraction > 0 {
 			o.GarbageCollectionThreshold = pick(s, 0, 0.3, 0.8)
 		}
 		o.ThrowOnNPUMallocOOM = npu && o.Backend == BackendCaching && s.below(4) == 0

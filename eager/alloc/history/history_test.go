@@ -218,7 +218,7 @@ func TestContradictions(t *testing.T) {
 		change func(s *snapshot.Snapshot)
 		want   string
 	}{
-		{"empty", func(s *snapshot.Snapshot) { *s = snapshot.Snapshot{} }, "device 0 has no segments and no events"},
+		{"empty", func(s *snapshot.Snapshot) { *s = snapshot.Snapshot{} }, "no segments and no events"},
 		{"overlap", func(s *snapshot.Snapshot) { large(s, base-1) }, "segment at address 139637976727551: it overlaps the segment at address 139637976727552"},
 		{"block lost", func(s *snapshot.Snapshot) { s.Segments[0].Blocks[0].State = snapshot.Inactive },
 			"event 1 (alloc of 400 bytes at address 139637976727552): the block is neither given up later nor there at the end"},

@@ -30,7 +30,7 @@ func drawOptions(t *rapid.T) alloc.Options {
 	o := alloc.DefaultOptions()
 	o.Dialect = rapid.SampledFrom([]string{alloc.DialectPyTorch, alloc.DialectTorchNPU}).Draw(t, "dialect")
 	o.EventPolicy = rapid.SampledFrom([]string{alloc.EventQuery, alloc.EventQueryLazy}).Draw(t, "events")
-	o.RoundupPower2Divisions = rapid.SampledFrom([]string{"", "", "4", "1:2,8:8,>:1"}).Draw(t, "divisions")
+	o.RoundupPower2Divisions = rapid.SampledFrom([]alloc.Divisions{"", "", "4", "1:2,8:8,>:1"}).Draw(t, "divisions")
 	if rapid.Bool().Draw(t, "expandable") {
 		o.ExpandableSegments = true
 	} else {

@@ -51,7 +51,7 @@ func Infer(s *snapshot.Snapshot) (o alloc.Options, notes []string) {
 		if !strings.HasPrefix(divisions[0], "1:") {
 			divisions = append([]string{"1:0"}, divisions...)
 		}
-		o.RoundupPower2Divisions = strings.Join(divisions, ",")
+		o.RoundupPower2Divisions = alloc.Divisions(strings.Join(divisions, ","))
 	}
 	return o, notes
 }
@@ -131,7 +131,7 @@ func Settings(o alloc.Options) []snapshot.Setting {
 		{Key: "max_split_size", Value: strconv.FormatInt(size, 10)},
 		{Key: "expandable_segments", Value: strconv.FormatBool(o.ExpandableSegments)},
 	}
-	divisions := strings.NewReplacer("[", "", "]", "", " ", "").Replace(o.RoundupPower2Divisions)
+	divisions := strings.NewReplacer("[", "", "]", "", " ", "").Replace(string(o.RoundupPower2Divisions))
 	if divisions != "" && !strings.Contains(divisions, ":") { // one value for all sizes
 		divisions = "1:" + divisions + ",>:" + divisions
 	}

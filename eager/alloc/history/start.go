@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -66,7 +67,7 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 		}
 	}
 	if len(h.Final) == 0 && len(h.Events) == 0 {
-		return nil, fmt.Errorf("device %d has no segments and no events", device)
+		return nil, errors.New("no segments and no events")
 	}
 	u.past = newTimeline(h.Events)
 	for i, e := range slices.Backward(h.Events) {
