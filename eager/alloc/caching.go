@@ -32,8 +32,8 @@ type provider interface {
 // pool keeps the inactive blocks of small or large requests apart, so that
 // small ones do not pin large segments.
 type pool struct {
-	free     []tree    // by stream
-	fused    []tree    // by stream: stitched blocks that are free
+	free     []*shelf  // by stream
+	fused    []*shelf  // by stream: stitched blocks that are free
 	unmapped [][]Block // by stream: what expandable segments can still map, by address
 	searches int64     // the clock of garbage collection
 	private  bool
@@ -41,15 +41,15 @@ type pool struct {
 	whole    bool // blocks are not split
 }
 
-// tree is the free list of s.
-func (p *pool) tree(s Stream) *tree { return treeOf(&p.free, s) }
+// shelf is the free list of s.
+func (p *pool) shelf(s Stream) *shelf { return shelfOf(&p.free, s) }
 
-// treeOf is the tree of s among those of all streams.
-func treeOf(trees *[]tree, s Stream) *tree {
-	for int(s) >= len(*trees) {
-		*trees = append(*trees, tree{root: NoBlock, found: NoBlock})
+// shelfOf is the one of s among those of all streams.
+func shelfOf(shelves *[]*shelf, s Stream) *shelf {
+	for int(s) >= len(*shelves) {
+		*shelves = append(*shelves, new(shelf))
 	}
-	return &(*trees)[s]
+	return (*shelves)[s]
 }
 
 func newCaching(r rules, env Env) *caching {
@@ -150,7 +150,7 @@ func (c *caching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
 	if b == NoBlock {
 		return NoBlock
 	}
-	c.pools[p].tree(s).remove(c.blocks, b)
+	c.pools[p].shelf(s).remove(c.blocks, b)
 	return c.carve(b, rounded)
 }
 
@@ -158,10 +158,10 @@ func (c *caching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
 // address. Only that one candidate counts: an oversize block is kept for
 // oversize requests, and not wasted on one much smaller.
 func (c *caching) bestFit(p PoolID, rounded sim.Bytes, s Stream) Block {
-	t := c.pools[p].tree(s)
-	b := t.atLeast(c.blocks, rounded)
+	l := c.pools[p].shelf(s)
+	b := l.atLeast(c.blocks, rounded)
 	if b != NoBlock && c.blocks[b].region != 0 {
-		b = c.bestRegion(t, b)
+		b = c.bestRegion(l, b)
 	}
 	if b == NoBlock {
 		return NoBlock
@@ -261,13 +261,13 @@ func (c *caching) shelve(b Block) {
 	n := &c.blocks[b]
 	p := &c.pools[n.pool]
 	n.born = p.searches
-	p.tree(n.stream).insert(c.blocks, b)
+	p.shelf(n.stream).insert(c.blocks, b)
 }
 
 // unshelve takes an inactive block out of its free list.
 func (c *caching) unshelve(b Block) {
 	n := &c.blocks[b]
-	c.pools[n.pool].tree(n.stream).remove(c.blocks, b)
+	c.pools[n.pool].shelf(n.stream).remove(c.blocks, b)
 }
 
 // completeFree makes b inactive ("free_block").
@@ -325,7 +325,7 @@ func (c *caching) EmptyCache() { c.as.releaseCached() }
 
 // largest is the largest inactive block of the pool and stream, 0 if none.
 func (c *caching) largest(p PoolID, s Stream) sim.Bytes {
-	b := c.pools[p].tree(s).last(c.blocks)
+	b := c.pools[p].shelf(s).last(c.blocks)
 	if b == NoBlock {
 		return 0
 	}
@@ -340,9 +340,9 @@ func (c *caching) LargestFree(size sim.Bytes, s Stream) sim.Bytes {
 // Usable implements Inspector.
 func (c *caching) Usable(size sim.Bytes, s Stream) sim.Bytes {
 	rounded := c.round(size)
-	t := c.pools[poolFor(DefaultPool, rounded)].tree(s)
+	l := c.pools[poolFor(DefaultPool, rounded)].shelf(s)
 	var sum sim.Bytes
-	for b := t.atLeast(c.blocks, rounded); b != NoBlock; b = t.after(c.blocks, b) {
+	for b := l.atLeast(c.blocks, rounded); b != NoBlock; b = l.after(c.blocks, b) {
 		sum += c.blocks[b].size
 	}
 	return sum

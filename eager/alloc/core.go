@@ -90,9 +90,9 @@ func (c *core) counted(n *block) sim.Bytes {
 // is not the block's own, else nothing but time; O(log free blocks).
 func (c *core) Free(b Block) {
 	n := c.allocated(b)
-	for _, t := range c.tallies(n.pool) {
-		t.allocate(-1, int64(c.counted(n)), n.size >= c.maxSplit)
-	}
+	counted, oversize := int64(c.counted(n)), n.size >= c.maxSplit
+	c.stats.release(counted, oversize)
+	c.byPool[n.pool&1].release(counted, oversize)
 	c.note(FreeRequested, n.addr, n.requested, n.stream)
 	if len(n.uses) == 0 {
 		c.complete(b)
@@ -224,9 +224,9 @@ func (c *core) drain() bool { return c.drainer != nil && c.drainer.Drain() }
 func (c *core) hand(b Block, requested sim.Bytes) Block {
 	n := &c.blocks[b]
 	n.state, n.requested = Allocated, requested
-	for _, t := range c.tallies(n.pool) {
-		t.hand(int64(c.counted(n)), int64(n.size), int64(requested), n.size >= c.maxSplit)
-	}
+	counted, oversize := int64(c.counted(n)), n.size >= c.maxSplit
+	c.stats.hand(counted, int64(n.size), int64(requested), oversize)
+	c.byPool[n.pool&1].hand(counted, int64(n.size), int64(requested), oversize)
 	c.note(Alloc, n.addr, requested, n.stream)
 	return b
 }
@@ -234,9 +234,8 @@ func (c *core) hand(b Block, requested sim.Bytes) Block {
 // deactivate is the common part of completing the free of n.
 func (c *core) deactivate(n *block) {
 	c.note(FreeCompleted, n.addr, n.requested, n.stream)
-	for _, t := range c.tallies(n.pool) {
-		t.activate(-1, int64(n.size), int64(n.requested))
-	}
+	c.stats.retire(int64(n.size), int64(n.requested))
+	c.byPool[n.pool&1].retire(int64(n.size), int64(n.requested))
 	n.state, n.requested = Inactive, 0
 }
 

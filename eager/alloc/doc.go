@@ -11,7 +11,7 @@
 //
 // The blocks of a segment tile it; no two neighbours are both inactive, unless
 // a stitched block lies over one of them; every inactive block is in exactly
-// one free tree, that of its pool and stream.
+// one free list, that of its pool and stream.
 // Allocated <= Active <= Reserved <= capacity.
 //
 // # Where to start reading
@@ -25,7 +25,8 @@
 //	stitching.go   SmartSwap's large pool: free pieces mapped into one range
 //	reclaim.go     garbage collection, oversize release, full release
 //	private.go     pools that a program keeps for itself
-//	tree.go        the free lists: a treap in (size, address) order
+//	shelf.go       the free lists, in (size, address) order: bins of sizes
+//	tree.go        blocks, and the treap of a bin
 //	bytes.go       the allocator without fragmentation
 //	restore.go     going on from a recorded state
 //	pinned.go      page-locked host buffers

@@ -11,11 +11,16 @@ func (s Stat) Up() int64 { return s.Current + s.Down }
 // not seen by the peak.
 func (s *Stat) add(n int64) {
 	if n < 0 {
-		s.Current += n
-		s.Down -= n
-		return
+		s.fall(-n)
+	} else {
+		s.rise(n)
 	}
-	s.rise(n)
+}
+
+// fall is add for -n <= 0.
+func (s *Stat) fall(n int64) {
+	s.Current -= n
+	s.Down += n
 }
 
 // rise is add for n >= 0.
@@ -40,20 +45,20 @@ type Stats struct {
 	Rejections                                      int64 // requests that throw_on_npumalloc_oom gave up on ("num_oom_rejections")
 }
 
-// allocate counts n blocks, and their bytes, that become allocated, or less of them.
-func (s *Stats) allocate(n, bytes int64, oversize bool) {
-	s.Allocated.add(n * bytes)
-	s.Allocations.add(n)
+// release counts a block whose free is requested: allocated, one less.
+func (s *Stats) release(counted int64, oversize bool) {
+	s.Allocated.fall(counted)
+	s.Allocations.fall(1)
 	if oversize {
-		s.OversizeAllocations.add(n)
+		s.OversizeAllocations.fall(1)
 	}
 }
 
-// activate counts n blocks that become active, or less of them.
-func (s *Stats) activate(n, bytes, requested int64) {
-	s.Active.add(n * bytes)
-	s.ActiveBlocks.add(n)
-	s.Requested.add(n * requested)
+// retire counts a block whose free is complete: active, one less.
+func (s *Stats) retire(size, requested int64) {
+	s.Active.fall(size)
+	s.ActiveBlocks.fall(1)
+	s.Requested.fall(requested)
 }
 
 // hand counts a block that is handed out: allocated and active, one more.
