@@ -34,12 +34,12 @@ func runSnapshot(c *call) error {
 	if err != nil {
 		return err
 	}
-	options, notes := history.Infer(s)
+	setup, notes := history.Infer(s)
 	for _, n := range notes {
 		fmt.Fprintf(c.stderr, "%s: inferred: %s\n", c.args[0], n)
 	}
 	for _, set := range sets {
-		if err := setOption(&options, set, optionKeys()); err != nil {
+		if err := setOption(&setup.Options, set, optionKeys()); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func runSnapshot(c *call) error {
 	}
 	same := true
 	for _, d := range devices {
-		first, err := c.replay(s, d, options, *samples)
+		first, err := c.replay(s, d, setup, *samples)
 		if err != nil {
 			return fmt.Errorf("%s: device %d: %w", c.args[0], d, err)
 		}
@@ -124,16 +124,21 @@ func optionKeys() []string {
 }
 
 // replay replays one device and prints the result.
-func (c *call) replay(s *snapshot.Snapshot, device int, o alloc.Options, samples int) (*history.Difference, error) {
-	h, err := history.Rebuild(s, device, o)
+func (c *call) replay(s *snapshot.Snapshot, device int, setup history.Setup, samples int) (*history.Difference, error) {
+	h, err := history.Rebuild(s, device, setup.Options)
 	if err != nil {
 		return nil, err
 	}
-	r, err := history.Replay(h, o, samples)
+	r, err := history.Replay(h, setup, samples)
 	if err != nil {
 		return nil, err
 	}
-	kind := o.Dialect + " allocator"
+	o := &setup.Options
+	kind := o.Dialect
+	if o.Backend != alloc.BackendCaching {
+		kind += " " + o.Backend
+	}
+	kind += " allocator"
 	if o.ExpandableSegments {
 		kind += " with expandable segments"
 	}

@@ -90,7 +90,9 @@ func (c *caching) MallocIn(pair PoolID, size sim.Bytes, s Stream) (Block, error)
 		b = c.as.find(p, rounded, s)
 	}
 	if b == NoBlock {
+		c.making = true
 		b = c.obtain(p, rounded, s)
+		c.making = false
 	}
 	if b == NoBlock {
 		oom := c.fail(size, rounded, c.segment(rounded), c.largest(p, s), s)

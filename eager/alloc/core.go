@@ -19,6 +19,8 @@ type core struct {
 	byPool  [2]Stats // small, large
 	costs   Costs
 	trace   func(Trace) // nil: nobody looks
+	making  bool        // room for a request
+	waiting bool        // for what holds frees back
 
 	// complete ends the free of a block that nothing holds back any more.
 	complete func(Block)
@@ -183,11 +185,13 @@ func (c *core) reap() {
 func (c *core) synchronize() {
 	c.stats.Syncs++
 	c.costs.Sync = c.costs.Sync || c.outstanding > 0
+	c.waiting = true
 	for s := range c.queues {
 		for q := &c.queues[s]; !q.empty(); {
 			c.settle(q.pop().block)
 		}
 	}
+	c.waiting = false
 }
 
 // settle counts one event of b as done and tells whether it was the last.

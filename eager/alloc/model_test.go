@@ -946,14 +946,14 @@ func (m *model) segments() (list []SegmentInfo) {
 			}
 			info := &list[len(list)-1]
 			info.Size += sim.Bytes(b.size)
-			state, req := b.state, b.req
+			state, req, whole := b.state, b.req, uint64(0)
 			for _, f := range m.fused {
 				if f := f.blocks[0]; state == lent && f.state != Inactive && slices.Contains(f.chunks, b.addr) {
-					state = f.state
+					state, whole = f.state, f.addr
 					req = min(max(0, f.req-int64(slices.Index(f.chunks, b.addr))<<21), b.size)
 				}
 			}
-			info.Blocks = append(info.Blocks, BlockInfo{0, b.addr, sim.Bytes(b.size), sim.Bytes(req), state})
+			info.Blocks = append(info.Blocks, BlockInfo{0, b.addr, sim.Bytes(b.size), sim.Bytes(req), state, whole})
 			at = b.addr + uint64(b.size)
 		}
 	}

@@ -364,7 +364,7 @@ func (c *stitching) Segments() []SegmentInfo {
 		left := n.requested
 		for _, p := range c.parts[f] {
 			m := &c.blocks[p]
-			owner[p] = BlockInfo{Block(f), m.addr, m.size, min(left, m.size), n.state}
+			owner[p] = BlockInfo{Block(f), m.addr, m.size, min(left, m.size), n.state, n.addr}
 			left -= min(left, m.size)
 		}
 	}

@@ -60,12 +60,12 @@ func read(t *testing.T, path string) *snapshot.Snapshot {
 // replay does all the steps on device 0 with what the file tells.
 func replay(t *testing.T, s *snapshot.Snapshot) (*History, *Result) {
 	t.Helper()
-	o, _ := Infer(s)
-	h, err := Rebuild(s, 0, o)
+	setup, _ := Infer(s)
+	h, err := Rebuild(s, 0, setup.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Replay(h, o, 10)
+	r, err := Replay(h, setup, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestWrongDialectDiffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Replay(h, o, 0)
+	r, err := Replay(h, Setup{Options: o}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

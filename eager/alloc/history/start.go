@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 
 	"smartswap/eager/alloc"
 	"smartswap/formats/snapshot"
@@ -39,6 +40,7 @@ type Event struct {
 	Stream alloc.Stream
 	Pool   int
 	TimeUS int64
+	Making bool // as in alloc.Trace; only the model's own records tell
 }
 
 // Rebuild finds the state in which the record of a device begins: it takes the
@@ -62,7 +64,10 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 	if device < len(s.Traces) {
 		for i, e := range s.Traces[device] {
 			if e.Action < snapshot.Dump { // what follows changes no memory
-				h.Events = append(h.Events, Event{i, e.Action, e.Addr, e.Size, u.names.stream(e.Stream), u.names.pool(e.Addr), e.TimeUS})
+				h.Events = append(h.Events, Event{
+					i, e.Action, e.Addr, e.Size, u.names.stream(e.Stream), u.names.pool(e.Addr), e.TimeUS,
+					len(e.Frames) > 0 && e.Frames[0] == making,
+				})
 			}
 		}
 	}
@@ -70,6 +75,12 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 		return nil, errors.New("no segments and no events")
 	}
 	u.past = newTimeline(h.Events)
+	for i, e := range h.Events {
+		if e.Action == snapshot.SegmentMap {
+			e.Index = i
+			u.maps = append(u.maps, e)
+		}
+	}
 	for i, e := range slices.Backward(h.Events) {
 		if err := u.undo(i, e); err != nil {
 			return nil, fmt.Errorf("event %d (%v of %d bytes at address %d): %w", e.Index, e.Action, e.Size, e.Addr, err)
@@ -85,7 +96,8 @@ type undoer struct {
 	names   *names
 	options alloc.Options
 	past    timeline
-	spans   []span // by address
+	maps    []Event // those of SegmentMap, with Index counting h.Events
+	spans   []span  // by address
 	live    map[uint64]block
 	lowest  map[class]uint64 // where ranges of expandable segments that are there now will be mapped
 }
@@ -126,7 +138,16 @@ func (u *undoer) final(g snapshot.Segment) error {
 		return fmt.Errorf("segment at address %d: %w", g.Address, err)
 	}
 	for _, b := range g.Blocks {
-		if b.State != snapshot.Inactive {
+		switch {
+		case b.State == snapshot.Inactive:
+		case len(b.Frames) > 0 && b.Frames[0].File == partFile:
+			whole, err := strconv.ParseUint(b.Frames[0].Name, 10, 64)
+			if err != nil {
+				return fmt.Errorf("block at address %d: part of the stitched block at %q: want an address", b.Address, b.Frames[0].Name)
+			}
+			f := u.live[whole]
+			u.live[whole] = block{requested: f.requested + b.Requested, size: f.size + b.Size}
+		default:
 			u.live[b.Address] = block{requested: b.Requested, size: b.Size}
 		}
 	}
@@ -193,23 +214,28 @@ const (
 	largePage    = 20 * sim.MiB
 )
 
-// shrink takes a range out of the span that holds it.
+// shrink takes a range out of the spans that hold it. There is one, unless grow
+// took parts of it for another pool.
 func (u *undoer) shrink(e Event) error {
 	j := u.at(e.Addr)
-	if j == len(u.spans) || u.spans[j].addr > e.Addr || sim.Bytes(u.spans[j].end()-e.Addr) < e.Size {
+	k, end := j, e.Addr+uint64(e.Size)
+	for k+1 < len(u.spans) && u.spans[k].end() < end && u.spans[k].end() == u.spans[k+1].addr {
+		k++
+	}
+	if e.Size <= 0 || end < e.Addr || j == len(u.spans) || u.spans[j].addr > e.Addr || u.spans[k].end() < end {
 		return fmt.Errorf("the range is neither unmapped later nor there at the end")
 	}
-	left, right := u.spans[j], u.spans[j]
+	left, right := u.spans[j], u.spans[k]
 	left.size = sim.Bytes(e.Addr - left.addr)
-	right.size = sim.Bytes(right.end() - e.Addr - uint64(e.Size))
-	right.addr = e.Addr + uint64(e.Size)
+	right.size = sim.Bytes(right.end() - end)
+	right.addr = end
 	rest := make([]span, 0, 2)
 	for _, s := range []span{left, right} {
 		if s.size > 0 {
 			rest = append(rest, s)
 		}
 	}
-	u.spans = slices.Replace(u.spans, j, j+1, rest...)
+	u.spans = slices.Replace(u.spans, j, k+1, rest...)
 
 	// If others of the class are there, this is their range of addresses,
 	// which then begins here or before.
@@ -225,14 +251,20 @@ func (u *undoer) shrink(e Event) error {
 	return nil
 }
 
-// grow adds a range. Its pool shows by what lay in it before, or by what it
-// touches, or else by its size.
+// grow adds a range. Its pool shows by what lay in it before, or in what was
+// mapped together with it, or by what it touches, or else by its size.
 func (u *undoer) grow(i int, e Event) error {
 	s := span{addr: e.Addr, size: e.Size, stream: e.Stream, pool: e.Pool, expandable: true}
 	touches := func(o span) bool {
 		return o.expandable && o.stream == s.stream && o.pool == s.pool && (o.end() == s.addr || s.end() == o.addr)
 	}
 	size, found := u.past.lastIn(s.addr, s.end(), i)
+	for k := len(u.maps) - 1; k >= 0 && !found; k-- {
+		m := &u.maps[k]
+		if end := m.Addr + uint64(m.Size); m.Index < i && m.Stream == s.stream && m.Addr < s.end() && s.addr < end {
+			size, found = u.past.lastIn(m.Addr, end, i)
+		}
+	}
 	at := u.at(e.Addr)
 	switch {
 	case found:
@@ -272,6 +304,13 @@ func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 		addrs = append(addrs, addr)
 	}
 	slices.Sort(addrs)
+	if u.options.Backend == alloc.BackendStitching {
+		for _, addr := range addrs {
+			if i := u.at(addr); i == len(u.spans) || u.spans[i].addr > addr {
+				return nil, 0, fmt.Errorf("the block at address %d was stitched before the record begins, of what is not told", addr)
+			}
+		}
+	}
 	for _, s := range u.spans {
 		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: s.expandable}
 		if low, ok := u.lowest[s.class()]; ok && s.expandable {
