@@ -6,6 +6,7 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/stream"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/sim"
 )
@@ -112,11 +113,20 @@ func (r *rank) payAllocator() (sync bool) {
 	r.cost += r.costs.Malloc +
 		sim.Time(c.Polls)*r.costs.EventQuery +
 		sim.Time(c.Records)*r.costs.EventRecord +
-		sim.Time(c.DriverAllocs)*r.costs.DriverAlloc +
-		sim.Time(c.DriverFrees)*r.costs.DriverFree +
 		sim.Time(c.Waits)*r.costs.StreamWait
-	r.Charge(sim.Time(c.Maps+c.Unmaps) * mapCost)
+	if !r.job.cfg.HostNone {
+		driver := DriverTime(&c, r.costs)
+		r.cost += driver
+		r.driver += driver
+	}
 	return c.Sync || c.DeviceSync
+}
+
+// DriverTime is the host time of an allocator's calls of the driver at the
+// prices of h, without the waits that they force: segments that come and go, and
+// handles of physical memory that are mapped and unmapped.
+func DriverTime(c *alloc.Costs, h *hw.Host) sim.Time {
+	return sim.Time(c.DriverAllocs)*h.DriverAlloc + sim.Time(c.DriverFrees)*h.DriverFree + sim.Time(c.Maps+c.Unmaps)*mapCost
 }
 
 // outOfMemory ends the run with a report.

@@ -122,6 +122,7 @@ type rank struct {
 	sequence        uint64
 	nominal         *policies.Nominal
 	before          alloc.Stats // peaks up to the steady window
+	driver          sim.Time    // in the driver for device memory
 	lanes           [stream.Count]stream.Lane
 	windowFrom      sim.Time
 	windowTo        sim.Time

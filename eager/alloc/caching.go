@@ -90,9 +90,12 @@ func (c *caching) MallocIn(pair PoolID, size sim.Bytes, s Stream) (Block, error)
 		b = c.as.find(p, rounded, s)
 	}
 	if b == NoBlock {
+		peak := c.stats.Reserved.Peak
 		c.making = true
 		b = c.obtain(p, rounded, s)
-		c.making = false
+		if c.making = false; c.stats.Reserved.Peak > peak {
+			c.stats.LargestFree = c.largestFree()
+		}
 	}
 	if b == NoBlock {
 		oom := c.fail(size, rounded, c.segment(rounded), c.largest(p, s), s)
@@ -332,6 +335,22 @@ func (c *caching) largest(p PoolID, s Stream) sim.Bytes {
 		return 0
 	}
 	return c.blocks[b].size
+}
+
+// largestFree is the largest inactive block of all.
+func (c *caching) largestFree() (largest int64) {
+	for i := range c.pools {
+		for s := range c.pools[i].free {
+			largest = max(largest, int64(c.largest(PoolID(i), Stream(s))))
+		}
+	}
+	return largest
+}
+
+// ResetPeaks implements Allocator.
+func (c *caching) ResetPeaks() {
+	c.core.ResetPeaks()
+	c.stats.LargestFree = c.largestFree()
 }
 
 // LargestFree implements Inspector.

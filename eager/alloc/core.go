@@ -103,6 +103,8 @@ func (c *core) Free(b Block) {
 	// An event covers everything enqueued on its stream by now, not only
 	// the last use of b: a host that runs ahead frees late.
 	n.state = Pending
+	c.stats.Pending.rise(int64(n.size))
+	c.byPool[n.pool&1].Pending.rise(int64(n.size))
 	for _, s := range n.uses {
 		c.queue(c.lane(n, s)).push(deferred{c.env.Record(s), b, s})
 		c.costs.Records++
@@ -240,6 +242,10 @@ func (c *core) deactivate(n *block) {
 	c.note(FreeCompleted, n.addr, n.requested, n.stream)
 	c.stats.retire(int64(n.size), int64(n.requested))
 	c.byPool[n.pool&1].retire(int64(n.size), int64(n.requested))
+	if n.state == Pending {
+		c.stats.Pending.fall(int64(n.size))
+		c.byPool[n.pool&1].Pending.fall(int64(n.size))
+	}
 	n.state, n.requested = Inactive, 0
 }
 

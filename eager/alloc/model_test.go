@@ -164,6 +164,7 @@ func (m *model) count(s *Stats, b *modelBlock) {
 	s.ActiveBlocks.Current++
 	s.Requested.Current += b.req
 	if b.state == Pending {
+		s.Pending.Current += b.size
 		return
 	}
 	s.Allocations.Current++
@@ -179,7 +180,7 @@ func (m *model) count(s *Stats, b *modelBlock) {
 
 func statsOf(s *Stats) []*Stat {
 	return []*Stat{&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Segments,
-		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.OversizeAllocations, &s.OversizeSegments}
+		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.Pending, &s.OversizeAllocations, &s.OversizeSegments}
 }
 
 // each lists the inactive blocks of a pool and stream by (size, address).
@@ -923,8 +924,6 @@ func (m *model) erase(b *modelBlock, used, waiting Stream) {
 }
 
 func (m *model) free(b *modelBlock) {
-	b.state = Pending
-	m.observe()
 	for s, used := range b.uses {
 		if used {
 			b.events++
@@ -934,7 +933,10 @@ func (m *model) free(b *modelBlock) {
 	}
 	if b.events == 0 {
 		m.inactivate(b)
+		return
 	}
+	b.state = Pending
+	m.observe()
 }
 
 func (m *model) segments() (list []SegmentInfo) {

@@ -35,11 +35,19 @@ func (s *Stat) rise(n int64) {
 // complete: between the two the block waits for events.
 type Stats struct {
 	Allocated, Active, Requested, Reserved, InactiveSplit Stat // bytes
-	Segments                                              Stat
+	// Pending are the bytes of blocks whose free was requested and waits.
+	Pending  Stat
+	Segments Stat
 	// Counts of blocks: "allocation", "active", "inactive_split",
 	// "oversize_allocations"; and of segments: "oversize_segments".
 	Allocations, ActiveBlocks, InactiveSplits Stat
 	OversizeAllocations, OversizeSegments     Stat
+
+	// LargestFree is the largest inactive block of any pool and stream when
+	// Reserved reached its Peak, once the request was served, or had failed,
+	// for which it grew: of what was then reserved and not active, the most in
+	// one piece. 0 if there was none, and without segments.
+	LargestFree int64
 
 	Retries, OOMs, Syncs, DriverAllocs, DriverFrees int64
 	Rejections                                      int64 // requests that throw_on_npumalloc_oom gave up on ("num_oom_rejections")
@@ -109,7 +117,7 @@ func share(part, whole int64) float64 {
 // resetPeaks starts a new window.
 func (s *Stats) resetPeaks() {
 	for _, x := range []*Stat{
-		&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Segments,
+		&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Pending, &s.Segments,
 		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.OversizeAllocations, &s.OversizeSegments,
 	} {
 		x.Peak = x.Current

@@ -55,8 +55,9 @@ type Stats struct {
 	Late      int64 // planned swap-ins given up for lack of memory
 	Missed    int64 // planned swaps whose tensor was never matched
 	Matched   int64
-	NoHost    int64 // swap-outs refused because the host pool was exhausted
-	Drains    int64 // times that held memory was released because an allocation failed
+	NoHost    int64    // swap-outs refused because the host pool was exhausted
+	Drains    int64    // times that held memory was released because an allocation failed
+	Pinning   sim.Time // of the host, for page-locking new buffers
 }
 
 // Evictions counts swap-outs that failed allocations forced.
@@ -231,7 +232,9 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 		buf, wait = x.pool.AllocPageable(s.Bytes), true
 	}
 	if fresh > 0 {
-		x.host.Charge(x.costs.PinFixed + sim.Time(int64(x.costs.PinPerMiB)*int64(fresh)/int64(sim.MiB)))
+		pinning := x.costs.PinFixed + sim.Time(int64(x.costs.PinPerMiB)*int64(fresh)/int64(sim.MiB))
+		x.host.Charge(pinning)
+		x.Stats.Pinning += pinning
 	}
 	x.host.Charge(x.costs.EventRecord + x.costs.StreamWait + x.costs.CopyLaunch)
 	x.order(stream.Out, x.dev.End(stream.Compute))
