@@ -17,8 +17,10 @@ type Result struct {
 	Streams, Pools      int   // that they use
 	StartUS             int64 // time of the first event; 0 = not told
 	Recorded, Model     Driver
-	// Stats are the model's at the end; peaks are those since the start.
+	// Stats are the model's at the end; peaks are those since the start. Costs
+	// are what it did since then; polls for events are not meant.
 	Stats   alloc.Stats
+	Costs   alloc.Costs
 	Samples []Sample
 	First   *Difference // nil if the model did what was recorded
 }
@@ -135,7 +137,7 @@ func Replay(h *History, setup Setup, samples int) (*Result, error) {
 	p.catchUp()
 	p.compareDriver(len(h.Events))
 	p.compareFinal()
-	p.r.Stats = m.Stats()
+	p.r.Stats, p.r.Costs = m.Stats(), m.TakeCosts()
 	return p.r, nil
 }
 
