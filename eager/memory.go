@@ -49,7 +49,7 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		oom := r.denied
 		r.denied = nil
 		if oom == nil {
-			b, err := r.mem.Malloc(size, 0)
+			b, err := r.malloc(size)
 			sync := r.payAllocator()
 			if err == nil {
 				r.attempt = 0
@@ -88,6 +88,12 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 			return alloc.NoBlock, blocked
 		}
 	}
+}
+
+// malloc asks the allocator for a block on the compute stream.
+func (r *rank) malloc(size sim.Bytes) (alloc.Block, error) {
+	r.x.Request()
+	return r.mem.Malloc(size, 0)
 }
 
 // relieve asks the policy for room and tells whether it evicted anything.

@@ -574,7 +574,7 @@ func (r *rank) early(d swap.Due) bool {
 		return false
 	}
 	r.about(d.Storage)
-	b, err := r.mem.Malloc(d.Storage.Bytes, 0)
+	b, err := r.malloc(d.Storage.Bytes)
 	r.payAllocator()
 	if err != nil {
 		return false
