@@ -49,7 +49,7 @@ func TestTreeTies(t *testing.T) {
 func TestShelfAgainstSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(
-			rapid.Int64Range(1, 40), rapid.Int64Range(1<<20-2, 1<<20+2), rapid.Int64Range(1, 1<<60),
+			rapid.Int64Range(1, 40), rapid.Int64Range(16, 20), rapid.Int64Range(1<<20-2, 1<<20+2), rapid.Int64Range(1, 1<<60),
 			rapid.Map(rapid.IntRange(0, 60), func(log int) int64 { return 1 << log }),
 		), 1, 6).Draw(t, "sizes")
 		at := make([]block, rapid.IntRange(1, 40).Draw(t, "blocks"))

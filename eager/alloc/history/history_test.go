@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -327,5 +328,65 @@ func TestRetry(t *testing.T) {
 	_, r := replay(t, s)
 	if r.First != nil || r.OOMs != 1 || r.Model.Allocs != 3 || r.Model.Frees != 1 || r.Model.Final != 90*sim.MiB {
 		t.Errorf("%v, %d out of memory, %+v", r.First, r.OOMs, r.Model)
+	}
+}
+
+// A stitched block that is active at the end is known by its own address, which
+// the frames of its parts tell; of one that was there before the record begins,
+// nothing tells the parts.
+func TestStitchedBlocks(t *testing.T) {
+	for _, limit := range []int{0, 3} {
+		setup := Setup{Options: alloc.SmartSwapOptions(), Own: true}
+		a, err := alloc.New(setup.Options, 0, &device{recorded: make([]int, 1), passed: make([]int, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := Record(a.(alloc.Inspector), 0, limit, nil)
+		malloc := func(size sim.Bytes) alloc.Block {
+			b, err := a.Malloc(size, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		x, y := malloc(64*sim.MiB), malloc(64*sim.MiB)
+		a.Free(x)
+		a.Free(y)
+		first := malloc(128 * sim.MiB)
+		malloc(160 * sim.MiB) // the rest of both, and what is short
+		a.Free(first)
+		malloc(128 * sim.MiB) // the first one's mapping again
+		s := &snapshot.Snapshot{}
+		rec.AddTo(s)
+		parts := map[string]sim.Bytes{}
+		for _, g := range s.Segments {
+			for _, b := range g.Blocks {
+				if len(b.Frames) == 1 && b.Frames[0].File == partFile {
+					parts[b.Frames[0].Name] += b.Requested
+				}
+			}
+		}
+		if len(parts) != 2 || parts[strconv.FormatUint(s.Traces[0][len(s.Traces[0])-1].Addr, 10)] != 128*sim.MiB {
+			t.Errorf("parts %v of the last block, %+v", parts, s.Traces[0])
+		}
+		h, err := Rebuild(s, 0, setup.Options)
+		if limit > 0 {
+			if err == nil || !strings.Contains(err.Error(), "was stitched before the record begins, of what is not told") {
+				t.Errorf("limit %d: %v", limit, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Replay(h, setup, 0); err != nil || r.First != nil {
+			t.Errorf("%v, %v", r, err)
+		}
+	}
+
+	s := one()
+	s.Segments[0].Blocks[0].Frames = []snapshot.Frame{{Name: "somewhere", File: partFile}}
+	if _, err := Rebuild(s, 0, alloc.SmartSwapOptions()); err == nil || !strings.Contains(err.Error(), `part of the stitched block at "somewhere": want an address`) {
+		t.Error(err)
 	}
 }
