@@ -150,20 +150,21 @@ func (c *caching) drained(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // find implements provider: the best fit, cut to size ("get_free_block").
 func (c *caching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
-	c.pools[p].searches++
-	b := c.bestFit(p, rounded, s)
+	q := &c.pools[p]
+	q.searches++
+	l := q.shelf(s)
+	b := c.bestFit(l, rounded)
 	if b == NoBlock {
 		return NoBlock
 	}
-	c.pools[p].shelf(s).remove(c.blocks, b)
+	l.remove(c.blocks, b)
 	return c.carve(b, rounded)
 }
 
-// bestFit is the smallest block that the request fits in, at the lowest
+// bestFit is the smallest block of l that the request fits in, at the lowest
 // address. Only that one candidate counts: an oversize block is kept for
 // oversize requests, and not wasted on one much smaller.
-func (c *caching) bestFit(p PoolID, rounded sim.Bytes, s Stream) Block {
-	l := c.pools[p].shelf(s)
+func (c *caching) bestFit(l *shelf, rounded sim.Bytes) Block {
 	b := l.atLeast(c.blocks, rounded)
 	if b != NoBlock && c.blocks[b].region != 0 {
 		b = c.bestRegion(l, b)
@@ -179,7 +180,7 @@ func (c *caching) bestFit(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // fits implements provider.
 func (c *caching) fits(p PoolID, rounded sim.Bytes, s Stream) bool {
-	if c.bestFit(p, rounded, s) != NoBlock {
+	if c.bestFit(c.pools[p].shelf(s), rounded) != NoBlock {
 		return true
 	}
 	if c.expandable {

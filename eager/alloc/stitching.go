@@ -73,7 +73,7 @@ func (c *stitching) exact(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // fits implements provider.
 func (c *stitching) fits(p PoolID, rounded sim.Bytes, s Stream) bool {
-	if c.bestFit(p, rounded, s) != NoBlock {
+	if c.bestFit(c.pools[p].shelf(s), rounded) != NoBlock {
 		return true
 	}
 	if rounded < stitchFrom {
