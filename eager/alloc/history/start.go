@@ -48,47 +48,67 @@ type Event struct {
 // the allocator. A record that contradicts itself or the final segments is an
 // error, one line with the index of the event; so is a device without segments
 // and events. O(n log n).
+//
+// One of the model's own whose beginning is lost starts after the first request
+// in it, of which the part before may be lost, too.
 func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error) {
-	u := undoer{names: newNames(s, device), options: o, live: make(map[uint64]block), lowest: make(map[class]uint64)}
 	h := &History{}
 	for i := range s.Segments {
 		if g := s.Segments[i]; g.Device == device {
 			h.Final = append(h.Final, g)
 		}
 	}
-	for _, g := range h.Final {
-		if err := u.final(g); err != nil {
-			return nil, err
-		}
-	}
+	names := newNames(s, device)
+	own := false
 	if device < len(s.Traces) {
 		for i, e := range s.Traces[device] {
 			if e.Action < snapshot.Dump { // what follows changes no memory
-				h.Events = append(h.Events, Event{
-					i, e.Action, e.Addr, e.Size, u.names.stream(e.Stream), u.names.pool(e.Addr), e.TimeUS,
-					len(e.Frames) > 0 && e.Frames[0] == making,
-				})
+				inside := len(e.Frames) > 0 && e.Frames[0] == making
+				own = own || inside
+				h.Events = append(h.Events, Event{i, e.Action, e.Addr, e.Size, names.stream(e.Stream), names.pool(e.Addr), e.TimeUS, inside})
 			}
 		}
 	}
 	if len(h.Final) == 0 && len(h.Events) == 0 {
 		return nil, errors.New("no segments and no events")
 	}
-	u.past = newTimeline(h.Events)
+	if err := h.undo(0, names, o); err != nil {
+		return nil, err
+	}
+	if !own || len(h.Start) == 0 {
+		return h, nil
+	}
+	first := slices.IndexFunc(h.Events, func(e Event) bool { return e.Action == snapshot.Alloc || e.Action == snapshot.OOM }) + 1
+	if err := h.undo(first, names, o); err != nil {
+		return nil, err
+	}
+	h.Events = h.Events[first:]
+	return h, nil
+}
+
+// undo sets the start to the state before the event of that index.
+func (h *History) undo(from int, names *names, o alloc.Options) error {
+	u := undoer{names: names, options: o, live: make(map[uint64]block), lowest: make(map[class]uint64), past: newTimeline(h.Events)}
 	for i, e := range h.Events {
 		if e.Action == snapshot.SegmentMap {
 			e.Index = i
 			u.maps = append(u.maps, e)
 		}
 	}
-	for i, e := range slices.Backward(h.Events) {
+	for _, g := range h.Final {
+		if err := u.final(g); err != nil {
+			return err
+		}
+	}
+	for i := len(h.Events) - 1; i >= from; i-- {
+		e := h.Events[i]
 		if err := u.undo(i, e); err != nil {
-			return nil, fmt.Errorf("event %d (%v of %d bytes at address %d): %w", e.Index, e.Action, e.Size, e.Addr, err)
+			return fmt.Errorf("event %d (%v of %d bytes at address %d): %w", e.Index, e.Action, e.Size, e.Addr, err)
 		}
 	}
 	var err error
 	h.Start, h.Guessed, err = u.start()
-	return h, err
+	return err
 }
 
 // undoer is the state of a device while it goes back in time.
