@@ -307,7 +307,7 @@ func (j *job) report() *Report {
 		out := RankReport{
 			Rank: r.index, Devices: ranks[r.index].Devices, Memory: peaks(r.before, st), Steady: st,
 			HostPeak: sim.Bytes(r.pool.Stats().Used.Peak), Window: r.windowTo - r.windowFrom, Host: r.host,
-			Swap: r.x.Stats, Ops: r.ops, Recomputed: r.recomputed, Sequence: r.sequence,
+			Driver: r.driver + r.x.Stats.Pinning, Swap: r.x.Stats, Ops: r.ops, Recomputed: r.recomputed, Sequence: r.sequence,
 		}
 		if rep.Steady > 0 {
 			out.Lanes = r.lanes
@@ -333,9 +333,13 @@ func (j *job) report() *Report {
 
 // peaks merges the peaks of two windows.
 func peaks(before, after alloc.Stats) alloc.Stats {
+	if before.Reserved.Peak >= after.Reserved.Peak {
+		after.LargestFree = before.LargestFree // of the first that got there
+	}
 	for _, p := range [...]struct{ a, b *alloc.Stat }{
 		{&after.Allocated, &before.Allocated}, {&after.Active, &before.Active}, {&after.Requested, &before.Requested},
-		{&after.Reserved, &before.Reserved}, {&after.InactiveSplit, &before.InactiveSplit}, {&after.Segments, &before.Segments},
+		{&after.Reserved, &before.Reserved}, {&after.InactiveSplit, &before.InactiveSplit},
+		{&after.Pending, &before.Pending}, {&after.Segments, &before.Segments},
 	} {
 		p.a.Peak = max(p.a.Peak, p.b.Peak)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/stream"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/sim"
 )
@@ -48,7 +49,7 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 		oom := r.denied
 		r.denied = nil
 		if oom == nil {
-			b, err := r.mem.Malloc(size, 0)
+			b, err := r.malloc(size)
 			sync := r.payAllocator()
 			if err == nil {
 				r.attempt = 0
@@ -89,6 +90,12 @@ func (r *rank) allocate(size sim.Bytes, guard bool) (alloc.Block, verdict) {
 	}
 }
 
+// malloc asks the allocator for a block on the compute stream.
+func (r *rank) malloc(size sim.Bytes) (alloc.Block, error) {
+	r.x.Request()
+	return r.mem.Malloc(size, 0)
+}
+
 // relieve asks the policy for room and tells whether it evicted anything.
 func (r *rank) relieve(oom *alloc.OOM) bool {
 	if !r.needs.Events.Has(policies.Pressure) {
@@ -112,11 +119,20 @@ func (r *rank) payAllocator() (sync bool) {
 	r.cost += r.costs.Malloc +
 		sim.Time(c.Polls)*r.costs.EventQuery +
 		sim.Time(c.Records)*r.costs.EventRecord +
-		sim.Time(c.DriverAllocs)*r.costs.DriverAlloc +
-		sim.Time(c.DriverFrees)*r.costs.DriverFree +
 		sim.Time(c.Waits)*r.costs.StreamWait
-	r.Charge(sim.Time(c.Maps+c.Unmaps) * mapCost)
+	if !r.job.cfg.HostNone {
+		driver := DriverTime(&c, r.costs)
+		r.cost += driver
+		r.driver += driver
+	}
 	return c.Sync || c.DeviceSync
+}
+
+// DriverTime is the host time of an allocator's calls of the driver at the
+// prices of h, without the waits that they force: segments that come and go, and
+// handles of physical memory that are mapped and unmapped.
+func DriverTime(c *alloc.Costs, h *hw.Host) sim.Time {
+	return sim.Time(c.DriverAllocs)*h.DriverAlloc + sim.Time(c.DriverFrees)*h.DriverFree + sim.Time(c.Maps+c.Unmaps)*mapCost
 }
 
 // outOfMemory ends the run with a report.

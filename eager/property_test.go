@@ -45,7 +45,7 @@ func drawConfig(t *rapid.T, job *eagertest.Random) eager.Config {
 		Release:  rapid.SampledFrom([]string{"custom", "custom", "stock"}).Draw(t, "release"),
 		Clean:    rapid.Bool().Draw(t, "clean copies"),
 		Prefetch: rapid.SampledFrom([]string{"guard", "defer"}).Draw(t, "prefetch"),
-		Drain:    rapid.SampledFrom([]string{"enough", "all"}).Draw(t, "drain"),
+		Drain:    rapid.SampledFrom([]string{"enough", "all", "first"}).Draw(t, "drain"),
 		Features: rapid.SampledFrom([]string{"storage", "pointer"}).Draw(t, "features"),
 		Match:    rapid.SampledFrom([]string{swap.MatchFeature, swap.MatchFeature, swap.MatchFeature, swap.MatchPosition, swap.MatchTruth}).Draw(t, "match"),
 		Pageable: rapid.Bool().Draw(t, "pageable"),

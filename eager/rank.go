@@ -122,6 +122,7 @@ type rank struct {
 	sequence        uint64
 	nominal         *policies.Nominal
 	before          alloc.Stats // peaks up to the steady window
+	driver          sim.Time    // in the driver for device memory
 	lanes           [stream.Count]stream.Lane
 	windowFrom      sim.Time
 	windowTo        sim.Time
@@ -573,7 +574,7 @@ func (r *rank) early(d swap.Due) bool {
 		return false
 	}
 	r.about(d.Storage)
-	b, err := r.mem.Malloc(d.Storage.Bytes, 0)
+	b, err := r.malloc(d.Storage.Bytes)
 	r.payAllocator()
 	if err != nil {
 		return false

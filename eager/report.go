@@ -58,6 +58,10 @@ type RankReport struct {
 	// Peaks over the whole run and over the steady window.
 	Memory, Steady alloc.Stats
 	HostPeak       sim.Bytes
+	// Driver is the dispatching thread's time in the driver for memory, over
+	// the whole run: segments, mappings (DriverTime), and page-locking host
+	// buffers. What it waits because of them is Host.Wait[DriverSync].
+	Driver sim.Time
 	// Lanes over the steady window, by stream.
 	Lanes [stream.Count]stream.Lane
 	// Window is the length of the steady window on this rank.

@@ -72,7 +72,7 @@ func (r *rank) Do(a policies.Action) policies.Outcome {
 			return policies.NoRoom
 		}
 		r.about(s)
-		b, err := r.mem.Malloc(s.Bytes, 0)
+		b, err := r.malloc(s.Bytes)
 		r.payAllocator()
 		if err != nil {
 			return policies.NoRoom

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"smartswap/eager/alloc"
 	"smartswap/sim"
 )
 
@@ -118,6 +119,48 @@ workload.batch = [4, 5]
 	}
 }
 
+// Divisions have more forms than a text: as -set gives them, as a file does.
+func TestDivisionsSetting(t *testing.T) {
+	file := func(line string) string {
+		return "name = \"x\"\nnode.name = \"n\"\nallocator.roundup_power2_divisions = " + line + `
+[workload]
+model = "m"
+seq = 4
+tokens_per_step = 64
+[[strategy]]
+name = "s"
+layouts = ["tp1pp1dp8"]
+`
+	}
+	divisions := func(c *Config) alloc.Divisions {
+		t.Helper()
+		cells, err := c.Cells((&fake{}).Devices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cells[0].Points[0].Allocator.RoundupPower2Divisions
+	}
+	for value, want := range map[string]alloc.Divisions{"4": "4", "0": "0", "": "", "[256:1,512:2,>:4]": "[256:1,512:2,>:4]", `"64:8"`: "64:8", "64:8,>:1": "64:8,>:1"} {
+		c, err := Parse("x.toml", file(`"2"`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Settings = []Setting{{"allocator.roundup_power2_divisions", parseValue(value), "-set"}}
+		if got := divisions(c); got != want {
+			t.Errorf("-set %q: %q", value, got)
+		}
+	}
+	for line, want := range map[string]alloc.Divisions{"8": "8", `""`: "", `"[64:8,>:1]"`: "[64:8,>:1]"} {
+		c, err := Parse("x.toml", file(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := divisions(c); got != want {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}
+
 // Axes vary in the order of the file, the last fastest, strategies fastest of
 // all.
 func TestCellOrder(t *testing.T) {
@@ -220,7 +263,7 @@ func TestBadInput(t *testing.T) {
 		{name: "negative", old: "4_096", new: "-4096", want: []string{".toml:8: workload.seq = -4096", "from 1 to"}},
 		{name: "zero", old: "4_096", new: "0", want: []string{".toml:8: workload.seq = 0", "from 1 to"}},
 		{name: "absurd", old: "4_096", new: "9_000_000_000_000_000_000", want: []string{".toml:8: workload.seq = 9000000000000000000", "from 1 to"}},
-		{name: "NaN threshold", old: "[workload]", new: "[allocator]\nmemory_fraction = nan\n[workload]", want: []string{".toml:7: allocator.memory_fraction = NaN", "from 0 to 1"}},
+		{name: "NaN threshold", old: "[workload]", new: "[allocator]\nper_process_memory_fraction = nan\n[workload]", want: []string{".toml:7: allocator.per_process_memory_fraction = NaN", "from 0 to 1"}},
 		{name: "infinite slow-down", old: "[workload]", new: "[search]\nmax_slowdown = inf\n[workload]", want: []string{".toml:7: search.max_slowdown = +Inf", "from 0 to"}},
 		{name: "negative seed", old: "warmup = 2", new: "seed = -1", want: []string{".toml:5: seed = -1", "from 0 to"}},
 		{name: "integer for bool", old: `layouts = "all"`, new: "layouts = \"all\"\nideal = 1", want: []string{".toml:19: strategy[1].ideal = 1", "true or false"}},
@@ -269,7 +312,10 @@ func TestBadInput(t *testing.T) {
 		{name: "trace without path", old: `model = "llama2-7b"`, new: `kind = "trace"`, want: []string{"workload.trace: missing"}},
 		{name: "trace truncated", old: `model = "llama2-7b"`, new: "kind = \"trace\"\ntrace = \"cut.txt\"", want: []string{".toml:8: workload.trace", "cut.txt"}},
 		{name: "allocator option", old: "[workload]", new: "[allocator]\nbackend = \"cashing\"\n[workload]", want: []string{":6: allocator", "cashing"}},
-		{name: "allocator contradiction", old: "[workload]", new: "[allocator]\ngarbage_collection_threshold = 0.5\n[workload]", want: []string{":6: allocator", "memory_fraction"}},
+		{name: "allocator divisions", old: "[workload]", new: "[allocator]\nroundup_power2_divisions = 1.5\n[workload]", want: []string{":7: allocator.roundup_power2_divisions = 1.5", "want an integer, or a string"}},
+		{name: "allocator page", old: "[workload]", new: "[allocator]\npage_size = \"2g\"\n[workload]", want: []string{":7: allocator.page_size = \"2g\"", "1g"}},
+		{name: "allocator fraction by another name", old: "[workload]", new: "[allocator]\nmemory_fraction = 0.5\n[workload]", want: []string{":7: allocator.memory_fraction", "unknown key", "per_process_memory_fraction"}},
+		{name: "allocator contradiction", old: "[workload]", new: "[allocator]\ngarbage_collection_threshold = 0.5\n[workload]", want: []string{":6: allocator", "per_process_memory_fraction"}},
 		{name: "executor option", old: "[workload]", new: "[executor]\nrelease = \"mine\"\n[workload]", want: []string{":6: executor", "mine", "custom"}},
 		{name: "too many cells", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload.seq = [" + numbers(400) + "]\nworkload.batch = [" + numbers(400) + "]\n[[strategy]]\nname = \"swap\"", want: []string{"at most 100000 cells"}},
 		{name: "too many points", old: `["none"]`, new: "[\"none\"]\nmicro_batch = [" + numbers(100_001) + "]", want: []string{".toml:10: strategy", "100001 micro-batch sizes", "at most 100000 points"}},

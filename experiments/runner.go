@@ -54,6 +54,7 @@ type Outcome struct {
 
 	PeakAllocated, PeakReserved sim.Bytes // over the run, on the worst device
 	PeakHost                    sim.Bytes // host memory for copies, whole node
+	Allocator                   AllocatorOutcome
 
 	OutBytes, InBytes sim.Bytes // host copies, per device on average
 	Evictions, Faults int64     // whole job: forced swap-outs and demand swap-ins
@@ -93,6 +94,34 @@ type Outcome struct {
 	Fingerprint uint64
 }
 
+// AllocatorOutcome is what the device allocator had to do over the whole run:
+// each figure that of the rank where it is largest, but LargestFree.
+type AllocatorOutcome struct {
+	Active, Requested, Pending, InactiveSplit sim.Bytes // peaks
+	// LargestFree is that of the rank with the largest peak of reserved
+	// memory (alloc.Stats.LargestFree), the first of equals.
+	LargestFree               sim.Bytes
+	Segments                  int64 // peak
+	DriverAllocs, DriverFrees int64 // segments, or mapped ranges
+	Retries                   int64
+	Driver, DriverWait        sim.Time // host time in the driver for memory, and waiting because of it
+}
+
+// worst is the larger of each figure; ours and theirs are the peaks of reserved
+// memory that go with a and b.
+func (a AllocatorOutcome) worst(b AllocatorOutcome, ours, theirs sim.Bytes) AllocatorOutcome {
+	largest := a.LargestFree
+	if theirs > ours {
+		largest = b.LargestFree
+	}
+	return AllocatorOutcome{
+		Active: max(a.Active, b.Active), Requested: max(a.Requested, b.Requested), Pending: max(a.Pending, b.Pending),
+		InactiveSplit: max(a.InactiveSplit, b.InactiveSplit), LargestFree: largest,
+		Segments: max(a.Segments, b.Segments), DriverAllocs: max(a.DriverAllocs, b.DriverAllocs), DriverFrees: max(a.DriverFrees, b.DriverFrees),
+		Retries: max(a.Retries, b.Retries), Driver: max(a.Driver, b.Driver), DriverWait: max(a.DriverWait, b.DriverWait),
+	}
+}
+
 // Peaks are those of one rank over the counted iterations.
 type Peaks struct{ Allocated, Reserved sim.Bytes }
 
@@ -101,6 +130,7 @@ type OOM struct {
 	Rank, Iteration           int
 	Operator                  string
 	Requested, Free, Capacity sim.Bytes
+	LargestFree               sim.Bytes // block that the request was allowed to use
 }
 
 // pool sums replications up: means, and the worst case of peaks; the interval is
@@ -121,6 +151,7 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		times = append(times, float64(r.Time))
 		o.Time += r.Time
 		o.Tokens += r.Tokens
+		o.Allocator = o.Allocator.worst(r.Allocator, o.PeakReserved, r.PeakReserved)
 		o.PeakAllocated = max(o.PeakAllocated, r.PeakAllocated)
 		o.PeakReserved = max(o.PeakReserved, r.PeakReserved)
 		o.PeakHost = max(o.PeakHost, r.PeakHost)

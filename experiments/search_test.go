@@ -286,6 +286,16 @@ func TestPool(t *testing.T) {
 	if o.Time != 20 || o.Tokens != 9 || o.PeakReserved != 9 || o.OutBytes != 4 || interval != 25 {
 		t.Errorf("three runs: %+v ± %v", o, interval)
 	}
+	a := &Outcome{PeakReserved: 5, Allocator: AllocatorOutcome{Active: 1, Requested: 9, Pending: 2, InactiveSplit: 8, LargestFree: 3, Segments: 7, DriverAllocs: 4, DriverFrees: 6, Retries: 5, Driver: 5, DriverWait: 4}}
+	b := &Outcome{PeakReserved: 6, Allocator: AllocatorOutcome{Active: 9, Requested: 1, Pending: 8, InactiveSplit: 2, LargestFree: 2, Segments: 3, DriverAllocs: 6, DriverFrees: 4, Retries: 4, Driver: 6, DriverWait: 5}}
+	worst := AllocatorOutcome{Active: 9, Requested: 9, Pending: 8, InactiveSplit: 8, LargestFree: 2, Segments: 7, DriverAllocs: 6, DriverFrees: 6, Retries: 5, Driver: 6, DriverWait: 5}
+	if o, _ := pool([]*Outcome{a, b}); o.Allocator != worst {
+		t.Errorf("got %+v, want %+v", o.Allocator, worst)
+	}
+	b.PeakReserved, worst.LargestFree = 5, 3 // of equals the first
+	if o, _ := pool([]*Outcome{a, b}); o.Allocator != worst {
+		t.Errorf("got %+v, want %+v", o.Allocator, worst)
+	}
 	if o, _ := pool([]*Outcome{one, {OOM: &OOM{Rank: 3}}}); o.OOM == nil || o.OOM.Rank != 3 {
 		t.Error("one run that does not fit decides for all")
 	}

@@ -590,8 +590,17 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 	o.OpsPerIteration = float64(r.Ops) / float64(max(1, len(r.Iterations))) / float64(len(r.Ranks))
 	o.PeakAllocated = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Allocated.Peak }))
 	o.PeakReserved = sim.Bytes(r.Peak(func(r *eager.RankReport) int64 { return r.Memory.Reserved.Peak }))
+	reserved := sim.Bytes(-1) // peak of the ranks so far
 	for i := range r.Ranks {
 		rank := &r.Ranks[i]
+		m := &rank.Memory
+		o.Allocator = o.Allocator.worst(AllocatorOutcome{
+			Active: sim.Bytes(m.Active.Peak), Requested: sim.Bytes(m.Requested.Peak), Pending: sim.Bytes(m.Pending.Peak),
+			InactiveSplit: sim.Bytes(m.InactiveSplit.Peak), LargestFree: sim.Bytes(m.LargestFree),
+			Segments: m.Segments.Peak, DriverAllocs: m.DriverAllocs, DriverFrees: m.DriverFrees, Retries: m.Retries,
+			Driver: rank.Driver, DriverWait: rank.Host.Wait[eager.DriverSync],
+		}, reserved, sim.Bytes(m.Reserved.Peak))
+		reserved = max(reserved, sim.Bytes(m.Reserved.Peak))
 		o.Devices += int64(len(rank.Devices))
 		o.PeakHost += rank.HostPeak * sim.Bytes(len(rank.Devices))
 		o.HostBusy += rank.Host.Busy / sim.Time(int(p.Iterations)*len(r.Ranks))
@@ -601,6 +610,7 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 		o.OOM = &OOM{
 			Rank: r.OOM.Rank, Iteration: r.OOM.Iteration, Operator: r.OOM.Op,
 			Requested: r.OOM.Cause.Requested, Free: r.OOM.Cause.Free(), Capacity: r.OOM.Cause.Capacity,
+			LargestFree: r.OOM.Cause.LargestFree,
 		}
 		return o
 	}

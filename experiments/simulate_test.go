@@ -13,6 +13,8 @@ import (
 	"smartswap/eager"
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
+	"smartswap/policies"
+	"smartswap/sim"
 	"smartswap/workloads"
 )
 
@@ -340,5 +342,53 @@ func TestFolderDigest(t *testing.T) {
 	}
 	if digest() == first {
 		t.Error("another file does not change the content")
+	}
+}
+
+// The figures of the allocator are each of the rank where they are largest, in
+// columns of their own; the largest free block goes with the reserved peak.
+func TestAllocatorColumns(t *testing.T) {
+	rank := func(base int64) eager.RankReport {
+		var m alloc.Stats
+		for i, s := range []*alloc.Stat{&m.Active, &m.Requested, &m.Pending, &m.InactiveSplit, &m.Segments, &m.Reserved} {
+			s.Current, s.Peak = 1, base+int64(i)
+		}
+		m.LargestFree, m.DriverAllocs, m.DriverFrees, m.Retries = base+6, base+7, base+8, base+9
+		r := eager.RankReport{Devices: []int{0}, Memory: m, Driver: sim.Time(base+10) * sim.Millisecond}
+		r.Host.Wait[eager.DriverSync] = sim.Time(base+11) * sim.Millisecond
+		return r
+	}
+	p := job(2, 8192*16*4, Layout{1, 1, 8}, "none")
+	report := &eager.Report{Iterations: make([]eager.Iteration, p.Iterations), Ranks: []eager.RankReport{rank(100), rank(200), rank(0)}}
+	report.Ranks[0].Memory.Pending.Peak, report.Ranks[0].Driver = 999, sim.Second
+	r := &Result{Point: p, Status: Simulated, Runs: []*Outcome{{}}}
+	simulator := NewSimulator()
+	node, err := simulator.node(p.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := simulator.workload(p, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Outcome = *outcome(report, p, w, policies.Observed)
+	want := map[string]string{
+		"peak_active_bytes": "200", "peak_requested_bytes": "201", "peak_pending_bytes": "999", "peak_inactive_split_bytes": "203", "peak_segments": "204",
+		"largest_free_bytes": "206", "segments_requested": "207", "segments_returned": "208", "allocation_retries": "209", "driver_ms": "1000", "driver_wait_ms": "211",
+	}
+	for _, c := range rowColumns() {
+		if v, ok := want[c.Name]; ok {
+			if got := c.of(nil, r).String(); got != v {
+				t.Errorf("%s is %s, want %s", c.Name, got, v)
+			}
+			delete(want, c.Name)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("no columns %v", want)
+	}
+	report.OOM = &eager.OutOfMemory{Cause: &alloc.OOM{Requested: 7, LargestFree: 5}}
+	if o := outcome(report, p, w, policies.Observed).OOM; o.LargestFree != 5 || o.Requested != 7 {
+		t.Errorf("%+v", o)
 	}
 }

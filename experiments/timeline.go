@@ -89,7 +89,7 @@ func (e *experiment) timeline(best *Result, folder string) error {
 		{"trace.json", rec.WriteTrace}, {"memory.svg", figure.SVG}, {"memory.png", figure.PNG},
 		{"snapshot.pickle", func(w io.Writer) error {
 			s := rec.Snapshot()
-			s.Settings = history.Settings(best.Point.Allocator)
+			s.Settings = history.Settings(history.Setup{Options: best.Point.Allocator, Capacity: rec.Info(0).Capacity})
 			return snapshot.Write(w, s)
 		}},
 	}

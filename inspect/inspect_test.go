@@ -114,22 +114,28 @@ func TestSummarizeTimes(t *testing.T) {
 func TestSetOption(t *testing.T) {
 	keys := optionKeys()
 	o := alloc.DefaultOptions()
-	for _, set := range []string{"dialect=torch_npu", "max_split_size_mb = 200", "roundup_power2_divisions=64:8,>:1", "memory_fraction=0.5", "event_policy=\"query-lazy\""} {
+	for _, set := range []string{"dialect=torch_npu", "max_split_size_mb = 200", "roundup_power2_divisions=64:8,>:1", "per_process_memory_fraction=0.5", "event_policy=\"query-lazy\""} {
 		if err := setOption(&o, set, keys); err != nil {
 			t.Error(err)
 		}
 	}
 	want := alloc.DefaultOptions()
-	want.Dialect, want.MaxSplitSizeMB, want.RoundupPower2Divisions, want.MemoryFraction, want.EventPolicy = "torch_npu", 200, "64:8,>:1", 0.5, "query-lazy"
+	want.Dialect, want.MaxSplitSizeMB, want.RoundupPower2Divisions, want.PerProcessMemoryFraction, want.EventPolicy = "torch_npu", 200, "64:8,>:1", 0.5, "query-lazy"
 	if o != want {
 		t.Errorf("got %+v, want %+v", o, want)
 	}
+	for value, want := range map[string]alloc.Divisions{"4": "4", "": "", "[256:1,512:2,>:4]": "[256:1,512:2,>:4]", `"8"`: "8"} {
+		if err := setOption(&o, "roundup_power2_divisions="+value, keys); err != nil || o.RoundupPower2Divisions != want {
+			t.Errorf("%s: %q, %v", value, o.RoundupPower2Divisions, err)
+		}
+	}
 	for set, part := range map[string]string{
+		"memory_fraction=0.5":    "unknown key",
 		"dialect":                "-set \"dialect\": want key=value on one line",
 		"dialekt=x":              "unknown key; nearest is dialect, allowed: backend",
 		"max_split_size_mb=much": "-set max_split_size_mb=much: ",
 		"max_split_size_mb=1.5":  "-set max_split_size_mb=1.5: ",
-		"memory_fraction=0.5\nbackend = \"bytes\"": "want key=value on one line",
+		"per_process_memory_fraction=0.5\nbackend = \"bytes\"": "want key=value on one line",
 	} {
 		before := o
 		err := setOption(&o, set, keys)
@@ -150,6 +156,16 @@ func TestInterrupted(t *testing.T) {
 	code := Main(ctx, []string{"snapshot", filepath.Join("..", "formats", "snapshot", "testdata", "old.pickle")}, &out, &errs)
 	if code != exitFailed || errs.String() != "trace snapshot: interrupted\n" {
 		t.Errorf("code %d: %s", code, errs.String())
+	}
+}
+
+// A device that the file says nothing of is named once.
+func TestDeviceWithoutHistory(t *testing.T) {
+	file := filepath.Join("..", "formats", "snapshot", "testdata", "midrun.pickle")
+	var out, errs bytes.Buffer
+	code := Main(context.Background(), []string{"snapshot", "-device", "5", file}, &out, &errs)
+	if want := "trace snapshot: " + file + ": device 5: no segments and no events\n"; code != exitInput || errs.String() != want {
+		t.Errorf("code %d: %q, want %q", code, errs.String(), want)
 	}
 }
 

@@ -10,9 +10,11 @@ import (
 	"reflect"
 	"strconv"
 
+	"smartswap/eager"
 	"smartswap/eager/alloc"
 	"smartswap/eager/alloc/history"
 	"smartswap/formats/snapshot"
+	"smartswap/hw"
 	"smartswap/paper"
 	"smartswap/sim"
 )
@@ -22,6 +24,7 @@ import (
 func runSnapshot(c *call) error {
 	var sets listFlag
 	device := c.flags.Int("device", -1, "`number` of the device; -1 = all that the file tells of")
+	node := c.flags.String("node", "910b2-8", "`name` of the node whose host's prices calls of the driver have")
 	samples := c.flags.Int("samples", 10, "`number` of lines of the table over time")
 	c.flags.Var(&sets, "set", "`key=value` sets an option of the allocator that the file does not tell; may be repeated, e.g. -set expandable_segments=true")
 	if err := c.parse(1); err != nil {
@@ -30,16 +33,20 @@ func runSnapshot(c *call) error {
 	if *samples < 0 {
 		return fmt.Errorf("-samples %d: want 0 or more", *samples)
 	}
+	n, err := hw.Load(*node)
+	if err != nil {
+		return fmt.Errorf("-node %s: %w", *node, err)
+	}
 	s, err := readSnapshot(c.args[0])
 	if err != nil {
 		return err
 	}
-	options, notes := history.Infer(s)
+	setup, notes := history.Infer(s)
 	for _, n := range notes {
 		fmt.Fprintf(c.stderr, "%s: inferred: %s\n", c.args[0], n)
 	}
 	for _, set := range sets {
-		if err := setOption(&options, set, optionKeys()); err != nil {
+		if err := setOption(&setup.Options, set, optionKeys()); err != nil {
 			return err
 		}
 	}
@@ -52,7 +59,7 @@ func runSnapshot(c *call) error {
 	}
 	same := true
 	for _, d := range devices {
-		first, err := c.replay(s, d, options, *samples)
+		first, err := c.replay(s, d, setup, n, *samples)
 		if err != nil {
 			return fmt.Errorf("%s: device %d: %w", c.args[0], d, err)
 		}
@@ -124,16 +131,21 @@ func optionKeys() []string {
 }
 
 // replay replays one device and prints the result.
-func (c *call) replay(s *snapshot.Snapshot, device int, o alloc.Options, samples int) (*history.Difference, error) {
-	h, err := history.Rebuild(s, device, o)
+func (c *call) replay(s *snapshot.Snapshot, device int, setup history.Setup, n *hw.Node, samples int) (*history.Difference, error) {
+	h, err := history.Rebuild(s, device, setup.Options)
 	if err != nil {
 		return nil, err
 	}
-	r, err := history.Replay(h, o, samples)
+	r, err := history.Replay(h, setup, samples)
 	if err != nil {
 		return nil, err
 	}
-	kind := o.Dialect + " allocator"
+	o := &setup.Options
+	kind := o.Dialect
+	if o.Backend != alloc.BackendCaching {
+		kind += " " + o.Backend
+	}
+	kind += " allocator"
 	if o.ExpandableSegments {
 		kind += " with expandable segments"
 	}
@@ -141,7 +153,7 @@ func (c *call) replay(s *snapshot.Snapshot, device int, o alloc.Options, samples
 	if h.Guessed > 0 {
 		fmt.Fprintf(c.stderr, "device %d: inferred: sizes of %d blocks that were there at the start\n", device, h.Guessed)
 	}
-	tables := []paper.Table{driverTable(r), peakTable(r)}
+	tables := []paper.Table{driverTable(r), peakTable(r), workTable(r, setup.Own, n)}
 	if len(r.Samples) > 0 {
 		tables = append(tables, sampleTable(r))
 	}
@@ -191,10 +203,30 @@ func peakTable(r *history.Result) paper.Table {
 		stat *alloc.Stat
 	}{
 		{"reserved", &r.Stats.Reserved}, {"active blocks", &r.Stats.Active}, {"allocated blocks", &r.Stats.Allocated},
-		{"requested", &r.Stats.Requested}, {"inactive parts of segments", &r.Stats.InactiveSplit},
+		{"requested", &r.Stats.Requested}, {"pending: freed but waiting", &r.Stats.Pending}, {"inactive parts of segments", &r.Stats.InactiveSplit},
+		{"largest free block at the peak of reserved", &alloc.Stat{Peak: r.Stats.LargestFree}},
 	} {
 		t.Rows = append(t.Rows, []string{x.name, strconv.FormatInt(x.stat.Peak, 10), percent(sim.Bytes(x.stat.Peak), sim.Bytes(r.Stats.Reserved.Peak))})
 	}
+	return t
+}
+
+// workTable is what the model had to do.
+func workTable(r *history.Result, own bool, n *hw.Node) paper.Table {
+	t := paper.Table{Title: "Work in the model", Columns: []paper.Column{{Name: ""}, {Name: "", Number: true}}}
+	row := func(name string, v any) { t.Rows = append(t.Rows, []string{name, fmt.Sprint(v)}) }
+	row("segments, peak", r.Stats.Segments.Peak)
+	row("segments requested, or ranges mapped", r.Stats.DriverAllocs)
+	row("segments given back, or ranges unmapped", r.Stats.DriverFrees)
+	row("handles of physical memory mapped", r.Costs.Maps)
+	row("handles of physical memory unmapped", r.Costs.Unmaps)
+	if own {
+		row("allocation retries", r.Stats.Retries)
+	} else {
+		row("allocation retries", "not told")
+	}
+	row("in the driver, ms", strconv.FormatFloat(eager.DriverTime(&r.Costs, &n.Host).Milliseconds(), 'f', 3, 64))
+	t.Notes = append(t.Notes, "driver: at the prices of the host of "+n.Name)
 	return t
 }
 

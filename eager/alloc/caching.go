@@ -32,8 +32,8 @@ type provider interface {
 // pool keeps the inactive blocks of small or large requests apart, so that
 // small ones do not pin large segments.
 type pool struct {
-	free     []tree    // by stream
-	fused    []tree    // by stream: stitched blocks that are free
+	free     []*shelf  // by stream
+	fused    []*shelf  // by stream: stitched blocks that are free
 	unmapped [][]Block // by stream: what expandable segments can still map, by address
 	searches int64     // the clock of garbage collection
 	private  bool
@@ -41,15 +41,15 @@ type pool struct {
 	whole    bool // blocks are not split
 }
 
-// tree is the free list of s.
-func (p *pool) tree(s Stream) *tree { return treeOf(&p.free, s) }
+// shelf is the free list of s.
+func (p *pool) shelf(s Stream) *shelf { return shelfOf(&p.free, s) }
 
-// treeOf is the tree of s among those of all streams.
-func treeOf(trees *[]tree, s Stream) *tree {
-	for int(s) >= len(*trees) {
-		*trees = append(*trees, tree{root: NoBlock, found: NoBlock})
+// shelfOf is the one of s among those of all streams.
+func shelfOf(shelves *[]*shelf, s Stream) *shelf {
+	for int(s) >= len(*shelves) {
+		*shelves = append(*shelves, new(shelf))
 	}
-	return &(*trees)[s]
+	return (*shelves)[s]
 }
 
 func newCaching(r rules, env Env) *caching {
@@ -90,7 +90,12 @@ func (c *caching) MallocIn(pair PoolID, size sim.Bytes, s Stream) (Block, error)
 		b = c.as.find(p, rounded, s)
 	}
 	if b == NoBlock {
+		peak := c.stats.Reserved.Peak
+		c.making = true
 		b = c.obtain(p, rounded, s)
+		if c.making = false; c.stats.Reserved.Peak > peak {
+			c.stats.LargestFree = c.largestFree()
+		}
 	}
 	if b == NoBlock {
 		oom := c.fail(size, rounded, c.segment(rounded), c.largest(p, s), s)
@@ -145,23 +150,24 @@ func (c *caching) drained(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // find implements provider: the best fit, cut to size ("get_free_block").
 func (c *caching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
-	c.pools[p].searches++
-	b := c.bestFit(p, rounded, s)
+	q := &c.pools[p]
+	q.searches++
+	l := q.shelf(s)
+	b := c.bestFit(l, rounded)
 	if b == NoBlock {
 		return NoBlock
 	}
-	c.pools[p].tree(s).remove(c.blocks, b)
+	l.remove(c.blocks, b)
 	return c.carve(b, rounded)
 }
 
-// bestFit is the smallest block that the request fits in, at the lowest
+// bestFit is the smallest block of l that the request fits in, at the lowest
 // address. Only that one candidate counts: an oversize block is kept for
 // oversize requests, and not wasted on one much smaller.
-func (c *caching) bestFit(p PoolID, rounded sim.Bytes, s Stream) Block {
-	t := c.pools[p].tree(s)
-	b := t.atLeast(c.blocks, rounded)
+func (c *caching) bestFit(l *shelf, rounded sim.Bytes) Block {
+	b := l.atLeast(c.blocks, rounded)
 	if b != NoBlock && c.blocks[b].region != 0 {
-		b = c.bestRegion(t, b)
+		b = c.bestRegion(l, b)
 	}
 	if b == NoBlock {
 		return NoBlock
@@ -174,7 +180,7 @@ func (c *caching) bestFit(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // fits implements provider.
 func (c *caching) fits(p PoolID, rounded sim.Bytes, s Stream) bool {
-	if c.bestFit(p, rounded, s) != NoBlock {
+	if c.bestFit(c.pools[p].shelf(s), rounded) != NoBlock {
 		return true
 	}
 	if c.expandable {
@@ -261,13 +267,13 @@ func (c *caching) shelve(b Block) {
 	n := &c.blocks[b]
 	p := &c.pools[n.pool]
 	n.born = p.searches
-	p.tree(n.stream).insert(c.blocks, b)
+	p.shelf(n.stream).insert(c.blocks, b)
 }
 
 // unshelve takes an inactive block out of its free list.
 func (c *caching) unshelve(b Block) {
 	n := &c.blocks[b]
-	c.pools[n.pool].tree(n.stream).remove(c.blocks, b)
+	c.pools[n.pool].shelf(n.stream).remove(c.blocks, b)
 }
 
 // completeFree makes b inactive ("free_block").
@@ -325,11 +331,27 @@ func (c *caching) EmptyCache() { c.as.releaseCached() }
 
 // largest is the largest inactive block of the pool and stream, 0 if none.
 func (c *caching) largest(p PoolID, s Stream) sim.Bytes {
-	b := c.pools[p].tree(s).last(c.blocks)
+	b := c.pools[p].shelf(s).last(c.blocks)
 	if b == NoBlock {
 		return 0
 	}
 	return c.blocks[b].size
+}
+
+// largestFree is the largest inactive block of all.
+func (c *caching) largestFree() (largest int64) {
+	for i := range c.pools {
+		for s := range c.pools[i].free {
+			largest = max(largest, int64(c.largest(PoolID(i), Stream(s))))
+		}
+	}
+	return largest
+}
+
+// ResetPeaks implements Allocator.
+func (c *caching) ResetPeaks() {
+	c.core.ResetPeaks()
+	c.stats.LargestFree = c.largestFree()
 }
 
 // LargestFree implements Inspector.
@@ -340,9 +362,9 @@ func (c *caching) LargestFree(size sim.Bytes, s Stream) sim.Bytes {
 // Usable implements Inspector.
 func (c *caching) Usable(size sim.Bytes, s Stream) sim.Bytes {
 	rounded := c.round(size)
-	t := c.pools[poolFor(DefaultPool, rounded)].tree(s)
+	l := c.pools[poolFor(DefaultPool, rounded)].shelf(s)
 	var sum sim.Bytes
-	for b := t.atLeast(c.blocks, rounded); b != NoBlock; b = t.after(c.blocks, b) {
+	for b := l.atLeast(c.blocks, rounded); b != NoBlock; b = l.after(c.blocks, b) {
 		sum += c.blocks[b].size
 	}
 	return sum

@@ -19,6 +19,8 @@ type core struct {
 	byPool  [2]Stats // small, large
 	costs   Costs
 	trace   func(Trace) // nil: nobody looks
+	making  bool        // room for a request
+	waiting bool        // for what holds frees back
 
 	// complete ends the free of a block that nothing holds back any more.
 	complete func(Block)
@@ -90,9 +92,9 @@ func (c *core) counted(n *block) sim.Bytes {
 // is not the block's own, else nothing but time; O(log free blocks).
 func (c *core) Free(b Block) {
 	n := c.allocated(b)
-	for _, t := range c.tallies(n.pool) {
-		t.allocate(-1, int64(c.counted(n)), n.size >= c.maxSplit)
-	}
+	counted, oversize := int64(c.counted(n)), n.size >= c.maxSplit
+	c.stats.release(counted, oversize)
+	c.byPool[n.pool&1].release(counted, oversize)
 	c.note(FreeRequested, n.addr, n.requested, n.stream)
 	if len(n.uses) == 0 {
 		c.complete(b)
@@ -101,6 +103,8 @@ func (c *core) Free(b Block) {
 	// An event covers everything enqueued on its stream by now, not only
 	// the last use of b: a host that runs ahead frees late.
 	n.state = Pending
+	c.stats.Pending.rise(int64(n.size))
+	c.byPool[n.pool&1].Pending.rise(int64(n.size))
 	for _, s := range n.uses {
 		c.queue(c.lane(n, s)).push(deferred{c.env.Record(s), b, s})
 		c.costs.Records++
@@ -183,11 +187,13 @@ func (c *core) reap() {
 func (c *core) synchronize() {
 	c.stats.Syncs++
 	c.costs.Sync = c.costs.Sync || c.outstanding > 0
+	c.waiting = true
 	for s := range c.queues {
 		for q := &c.queues[s]; !q.empty(); {
 			c.settle(q.pop().block)
 		}
 	}
+	c.waiting = false
 }
 
 // settle counts one event of b as done and tells whether it was the last.
@@ -224,9 +230,9 @@ func (c *core) drain() bool { return c.drainer != nil && c.drainer.Drain() }
 func (c *core) hand(b Block, requested sim.Bytes) Block {
 	n := &c.blocks[b]
 	n.state, n.requested = Allocated, requested
-	for _, t := range c.tallies(n.pool) {
-		t.hand(int64(c.counted(n)), int64(n.size), int64(requested), n.size >= c.maxSplit)
-	}
+	counted, oversize := int64(c.counted(n)), n.size >= c.maxSplit
+	c.stats.hand(counted, int64(n.size), int64(requested), oversize)
+	c.byPool[n.pool&1].hand(counted, int64(n.size), int64(requested), oversize)
 	c.note(Alloc, n.addr, requested, n.stream)
 	return b
 }
@@ -234,8 +240,11 @@ func (c *core) hand(b Block, requested sim.Bytes) Block {
 // deactivate is the common part of completing the free of n.
 func (c *core) deactivate(n *block) {
 	c.note(FreeCompleted, n.addr, n.requested, n.stream)
-	for _, t := range c.tallies(n.pool) {
-		t.activate(-1, int64(n.size), int64(n.requested))
+	c.stats.retire(int64(n.size), int64(n.requested))
+	c.byPool[n.pool&1].retire(int64(n.size), int64(n.requested))
+	if n.state == Pending {
+		c.stats.Pending.fall(int64(n.size))
+		c.byPool[n.pool&1].Pending.fall(int64(n.size))
 	}
 	n.state, n.requested = Inactive, 0
 }

@@ -11,7 +11,7 @@
 //
 // The blocks of a segment tile it; no two neighbours are both inactive, unless
 // a stitched block lies over one of them; every inactive block is in exactly
-// one free tree, that of its pool and stream.
+// one free list, that of its pool and stream.
 // Allocated <= Active <= Reserved <= capacity.
 //
 // # Where to start reading
@@ -25,7 +25,8 @@
 //	stitching.go   SmartSwap's large pool: free pieces mapped into one range
 //	reclaim.go     garbage collection, oversize release, full release
 //	private.go     pools that a program keeps for itself
-//	tree.go        the free lists: a treap in (size, address) order
+//	shelf.go       the free lists, in (size, address) order: bins of sizes
+//	tree.go        blocks, and the treap of a bin
 //	bytes.go       the allocator without fragmentation
 //	restore.go     going on from a recorded state
 //	pinned.go      page-locked host buffers
@@ -144,7 +145,7 @@ type Reclaimer interface {
 type OOM struct {
 	Requested, Rounded, Segment           sim.Bytes
 	Allocated, Active, Reserved, Capacity sim.Bytes
-	Limit                                 sim.Bytes // what memory_fraction allows to reserve; 0 = no limit set
+	Limit                                 sim.Bytes // what per_process_memory_fraction allows to reserve; 0 = no limit set
 	LargestFree                           sim.Bytes // largest inactive block of the requesting stream's pool
 	OtherFree                             sim.Bytes // the same of any other stream, whose blocks do not serve,
 	OtherStream                           Stream    // and that stream, if there is such a block

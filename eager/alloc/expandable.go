@@ -38,15 +38,15 @@ func (r *rules) regionSize(page sim.Bytes) sim.Bytes {
 // to take. What may still be mapped behind a block counts as its own, so that
 // a block in the middle is preferred to the one at the growing end. If regions
 // are switched off meanwhile, none of their blocks is taken.
-func (c *caching) bestRegion(t *tree, b Block) Block {
+func (c *caching) bestRegion(l *shelf, b Block) Block {
 	if !c.expandable {
 		for b != NoBlock && c.blocks[b].region != 0 {
-			b = t.after(c.blocks, b)
+			b = l.after(c.blocks, b)
 		}
 		return b
 	}
 	for c.blocks[b].region != 0 {
-		next := t.after(c.blocks, b)
+		next := l.after(c.blocks, b)
 		if next == NoBlock || c.reach(next) >= c.reach(b) {
 			break
 		}
@@ -181,10 +181,14 @@ func (c *caching) park(b Block) {
 // unpark takes an unmapped block out of the list.
 func (c *caching) unpark(b Block) {
 	list, i := c.parked(b)
+	for (*list)[i] != b { // see less
+		i++
+	}
 	*list = slices.Delete(*list, i, i+1)
 }
 
-// parked is the place of b in the list of its pool and stream.
+// parked is the place of b in the list of its pool and stream, the first of its
+// address.
 func (c *caching) parked(b Block) (*[]Block, int) {
 	n := &c.blocks[b]
 	list := c.unmappedOf(n.pool, n.stream)
@@ -226,8 +230,8 @@ func (c *caching) mapPages(b Block, size sim.Bytes) Block {
 func (c *caching) shrink(p *pool) {
 	var list []Block
 	for s := range p.free {
-		t := &p.free[s]
-		for b := t.atLeast(c.blocks, 0); b != NoBlock; b = t.after(c.blocks, b) {
+		l := p.free[s]
+		for b := l.first(); b != NoBlock; b = l.after(c.blocks, b) {
 			if c.blocks[b].region != 0 {
 				list = append(list, b)
 			}

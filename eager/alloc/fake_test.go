@@ -70,10 +70,10 @@ func align(kb int64) func(*Options)     { return func(o *Options) { o.BaseAddrAl
 func smallPage(mb int64) func(*Options) { return func(o *Options) { o.SegmentSizeMB = mb } }
 func lazy(o *Options)                   { o.EventPolicy = EventQueryLazy }
 
-func maxSplit(mb int64) func(*Options)  { return func(o *Options) { o.MaxSplitSizeMB = mb } }
-func nonSplit(mb int64) func(*Options)  { return func(o *Options) { o.MaxNonSplitRoundingMB = mb } }
-func divisions(s string) func(*Options) { return func(o *Options) { o.RoundupPower2Divisions = s } }
-func fraction(f float64) func(*Options) { return func(o *Options) { o.MemoryFraction = f } }
+func maxSplit(mb int64) func(*Options)     { return func(o *Options) { o.MaxSplitSizeMB = mb } }
+func nonSplit(mb int64) func(*Options)     { return func(o *Options) { o.MaxNonSplitRoundingMB = mb } }
+func divisions(d Divisions) func(*Options) { return func(o *Options) { o.RoundupPower2Divisions = d } }
+func fraction(f float64) func(*Options)    { return func(o *Options) { o.PerProcessMemoryFraction = f } }
 func collectAt(t float64) func(*Options) {
 	return func(o *Options) { o.GarbageCollectionThreshold = t }
 }

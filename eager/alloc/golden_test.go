@@ -238,7 +238,7 @@ func size(t *testing.T, s string) sim.Bytes {
 func stream(t *testing.T, s string) Stream { return Stream(size(t, s)) }
 
 func TestGolden(t *testing.T) {
-	list := "64:8,128:2,256:2,512:2,1024:1,>:1"
+	list := Divisions("64:8,128:2,256:2,512:2,1024:1,>:1")
 	for _, c := range []script{
 		{"T1 stats of one small block", options(), "", []step{
 			{"x=1024", "actUp=1024 actDown=0 act=1024"},

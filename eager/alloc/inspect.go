@@ -34,6 +34,7 @@ type BlockInfo struct {
 	Addr            uint64
 	Size, Requested sim.Bytes // Requested is 0 when inactive
 	State           State
+	Whole           uint64 // of a part: where the stitched block's own range begins; else 0
 }
 
 // SegmentInfo describes one segment: what the driver gave in one piece, or, of
@@ -75,6 +76,10 @@ type Trace struct {
 	Addr   uint64
 	Size   sim.Bytes
 	Stream Stream
+	// Making: done to make room for a request that no free block served, the
+	// next Alloc or OutOfMemory: a segment that comes or goes, a free by a
+	// Drainer, the completion of a free that had to be waited for.
+	Making bool
 }
 
 // Inspector looks into an allocator without changing it. What New returns
@@ -123,7 +128,7 @@ func (c *core) Observe(f func(Trace)) { c.trace = f }
 // note tells the observer, if there is one.
 func (c *core) note(a Action, addr uint64, size sim.Bytes, s Stream) {
 	if c.trace != nil {
-		c.trace(Trace{a, addr, size, s})
+		c.trace(Trace{a, addr, size, s, c.making && (a != FreeCompleted || c.waiting)})
 	}
 }
 
@@ -156,7 +161,7 @@ func (c *core) Segments() []SegmentInfo {
 			}
 			seg := &list[len(list)-1]
 			seg.Size += n.size
-			seg.Blocks = append(seg.Blocks, BlockInfo{b, n.addr, n.size, n.requested, n.state})
+			seg.Blocks = append(seg.Blocks, BlockInfo{Block: b, Addr: n.addr, Size: n.size, Requested: n.requested, State: n.state})
 		}
 	}
 	slices.SortFunc(list, func(a, b SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })

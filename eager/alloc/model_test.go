@@ -65,16 +65,16 @@ const modelStreams = 3
 func newModel(o Options, divs [16]int64, capacity int64, env *fakeEnv, drain func() bool) *model {
 	if capacity == 0 {
 		capacity = 1 << 60
-		o.MemoryFraction = 0
+		o.PerProcessMemoryFraction = 0
 	}
 	return &model{o: o, divs: divs, capacity: capacity, env: env, drain: drain, nextAddr: 2 << 20, most: 3000 << 30}
 }
 
 func (m *model) limit() int64 {
-	if m.o.MemoryFraction == 0 {
+	if m.o.PerProcessMemoryFraction == 0 {
 		return 0
 	}
-	return int64(m.o.MemoryFraction * float64(m.capacity))
+	return int64(m.o.PerProcessMemoryFraction * float64(m.capacity))
 }
 
 func (m *model) npu() bool { return m.o.Dialect == "torch_npu" }
@@ -164,6 +164,7 @@ func (m *model) count(s *Stats, b *modelBlock) {
 	s.ActiveBlocks.Current++
 	s.Requested.Current += b.req
 	if b.state == Pending {
+		s.Pending.Current += b.size
 		return
 	}
 	s.Allocations.Current++
@@ -179,7 +180,7 @@ func (m *model) count(s *Stats, b *modelBlock) {
 
 func statsOf(s *Stats) []*Stat {
 	return []*Stat{&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Segments,
-		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.OversizeAllocations, &s.OversizeSegments}
+		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.Pending, &s.OversizeAllocations, &s.OversizeSegments}
 }
 
 // each lists the inactive blocks of a pool and stream by (size, address).
@@ -923,8 +924,6 @@ func (m *model) erase(b *modelBlock, used, waiting Stream) {
 }
 
 func (m *model) free(b *modelBlock) {
-	b.state = Pending
-	m.observe()
 	for s, used := range b.uses {
 		if used {
 			b.events++
@@ -934,7 +933,10 @@ func (m *model) free(b *modelBlock) {
 	}
 	if b.events == 0 {
 		m.inactivate(b)
+		return
 	}
+	b.state = Pending
+	m.observe()
 }
 
 func (m *model) segments() (list []SegmentInfo) {
@@ -946,14 +948,14 @@ func (m *model) segments() (list []SegmentInfo) {
 			}
 			info := &list[len(list)-1]
 			info.Size += sim.Bytes(b.size)
-			state, req := b.state, b.req
+			state, req, whole := b.state, b.req, uint64(0)
 			for _, f := range m.fused {
 				if f := f.blocks[0]; state == lent && f.state != Inactive && slices.Contains(f.chunks, b.addr) {
-					state = f.state
+					state, whole = f.state, f.addr
 					req = min(max(0, f.req-int64(slices.Index(f.chunks, b.addr))<<21), b.size)
 				}
 			}
-			info.Blocks = append(info.Blocks, BlockInfo{0, b.addr, sim.Bytes(b.size), sim.Bytes(req), state})
+			info.Blocks = append(info.Blocks, BlockInfo{0, b.addr, sim.Bytes(b.size), sim.Bytes(req), state, whole})
 			at = b.addr + uint64(b.size)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
 	"smartswap/sim"
@@ -43,19 +44,20 @@ type Options struct {
 	MaxNonSplitRoundingMB int64 `toml:"max_non_split_rounding_mb"`
 	// GarbageCollectionThreshold: above this share of the limit, old cached
 	// segments go back before a new one comes. 0 = off, otherwise strictly
-	// between 0 and 1; needs memory_fraction.
+	// between 0 and 1; needs
+	// per_process_memory_fraction.
 	GarbageCollectionThreshold float64 `toml:"garbage_collection_threshold"`
 	// RoundupPower2Divisions rounds a request up to a power of two or one of
-	// so many even steps between two of them: "" off, "4" for all sizes, or
-	// by size in MiB, "64:8,256:2,>:1"; brackets allowed. See parseDivisions.
-	RoundupPower2Divisions string `toml:"roundup_power2_divisions"`
+	// so many even steps between two of them.
+	RoundupPower2Divisions Divisions `toml:"roundup_power2_divisions"`
 	// LargeSegmentSizeMB is the segment for requests over 1 and below
 	// 10 MiB: 11 to 2^20 (default 20), not above max_split_size_mb. In
 	// torch_npu it is also the page of expandable large segments, and even.
 	LargeSegmentSizeMB int64 `toml:"large_segment_size_mb"`
-	// MemoryFraction of the capacity is the most that may be reserved (of
-	// an unbounded device: everything). 0 = no limit set, otherwise up to 1.
-	MemoryFraction float64 `toml:"memory_fraction"`
+	// PerProcessMemoryFraction of the capacity is the most that may be
+	// reserved (of an unbounded device: everything). 0 = no limit set,
+	// otherwise up to 1.
+	PerProcessMemoryFraction float64 `toml:"per_process_memory_fraction"`
 
 	// ExpandableSegments grow page by page in a wide range of addresses, one
 	// for each pool and stream, instead of one driver call per segment.
@@ -79,6 +81,24 @@ type Options struct {
 	// request that it was made for. SmartSwap as shipped (false) hands it
 	// out whole; only the next request from it splits.
 	FreshSegmentSplit bool `toml:"fresh_segment_split"`
+}
+
+// Divisions are roundup_power2_divisions in the forms that PyTorch takes: ""
+// off; a number for all sizes, "4"; or numbers by size in MiB, with or without
+// brackets, "[256:1,512:2,>:4]". parseDivisions has their meaning.
+type Divisions string
+
+// UnmarshalTOML takes a string or an integer: the one number needs no quotes.
+func (d *Divisions) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case string:
+		*d = Divisions(v)
+	case int64:
+		*d = Divisions(strconv.FormatInt(v, 10))
+	default:
+		return fmt.Errorf("want an integer, or a string such as %q or %q", "4", "[256:1,512:2,>:4]")
+	}
+	return nil
 }
 
 // Names that Options take.
@@ -196,8 +216,8 @@ func (o Options) checkRanges() error {
 	if t := o.GarbageCollectionThreshold; !(t >= 0 && t < 1) {
 		return fmt.Errorf("garbage_collection_threshold = %v: must be 0 (off) or strictly between 0 and 1", t)
 	}
-	if f := o.MemoryFraction; !(f >= 0 && f <= 1) {
-		return fmt.Errorf("memory_fraction = %v: must be 0 (no limit) to 1", f)
+	if f := o.PerProcessMemoryFraction; !(f >= 0 && f <= 1) {
+		return fmt.Errorf("per_process_memory_fraction = %v: must be 0 (no limit) to 1", f)
 	}
 	return nil
 }
@@ -246,8 +266,8 @@ func (o Options) checkPairs() error {
 		return fmt.Errorf("max_non_split_rounding_mb = %d and max_split_size_mb = 0 contradict: without oversize blocks it does nothing", o.MaxNonSplitRoundingMB)
 	case o.MaxSplitSizeMB != 0 && o.LargeSegmentSizeMB > o.MaxSplitSizeMB:
 		return fmt.Errorf("large_segment_size_mb = %d and max_split_size_mb = %d contradict: the segment must not be larger", o.LargeSegmentSizeMB, o.MaxSplitSizeMB)
-	case o.GarbageCollectionThreshold > 0 && o.MemoryFraction == 0:
-		return fmt.Errorf("garbage_collection_threshold = %v and memory_fraction = 0 contradict: the threshold is a share of that limit", o.GarbageCollectionThreshold)
+	case o.GarbageCollectionThreshold > 0 && o.PerProcessMemoryFraction == 0:
+		return fmt.Errorf("garbage_collection_threshold = %v and per_process_memory_fraction = 0 contradict: the threshold is a share of that limit", o.GarbageCollectionThreshold)
 	case npuPages && o.MaxSplitSizeMB != 0:
 		return fmt.Errorf("expandable_segments = true and max_split_size_mb = %d contradict: %q allows one of them", o.MaxSplitSizeMB, o.Dialect)
 	case npuPages && o.GarbageCollectionThreshold > 0:
@@ -281,8 +301,8 @@ func New(o Options, capacity sim.Bytes, env Env) (Allocator, error) {
 		capacity = unbounded
 	}
 	r.capacity, r.room = capacity, capacity
-	if o.MemoryFraction > 0 && bounded {
-		r.limit = sim.Bytes(o.MemoryFraction * float64(capacity))
+	if o.PerProcessMemoryFraction > 0 && bounded {
+		r.limit = sim.Bytes(o.PerProcessMemoryFraction * float64(capacity))
 		r.room = min(capacity, r.limit)
 		r.collectAbove = sim.Bytes(o.GarbageCollectionThreshold * float64(r.limit))
 		r.collects = o.GarbageCollectionThreshold > 0

@@ -27,9 +27,9 @@ func TestOptionsRefused(t *testing.T) {
 		{options(fraction(1), collectAt(1.2)), []string{"garbage_collection_threshold = 1.2", "between 0 and 1"}}, // T9
 		{options(fraction(1), collectAt(1)), []string{"garbage_collection_threshold = 1"}},
 		{options(fraction(1), collectAt(math.NaN())), []string{"garbage_collection_threshold = NaN"}},
-		{options(fraction(1.5)), []string{"memory_fraction = 1.5", "to 1"}},
-		{options(fraction(math.NaN())), []string{"memory_fraction = NaN"}},
-		{options(fraction(-0.1)), []string{"memory_fraction = -0.1"}},
+		{options(fraction(1.5)), []string{"per_process_memory_fraction = 1.5", "to 1"}},
+		{options(fraction(math.NaN())), []string{"per_process_memory_fraction = NaN"}},
+		{options(fraction(-0.1)), []string{"per_process_memory_fraction = -0.1"}},
 		{options(divisions("3")), []string{`roundup_power2_divisions = "3"`, "power of two"}},
 		{options(divisions("-4")), []string{"power of two"}},
 		{options(divisions("four")), []string{`"four"`, "power of two"}},
@@ -41,7 +41,7 @@ func TestOptionsRefused(t *testing.T) {
 
 		{options(nonSplit(30)), []string{"max_non_split_rounding_mb = 30", "max_split_size_mb = 0", "contradict"}},
 		{options(maxSplit(20), largeSegment(21)), []string{"large_segment_size_mb = 21", "max_split_size_mb = 20", "contradict"}},
-		{options(collectAt(0.5)), []string{"garbage_collection_threshold = 0.5", "memory_fraction = 0", "contradict"}},
+		{options(collectAt(0.5)), []string{"garbage_collection_threshold = 0.5", "per_process_memory_fraction = 0", "contradict"}},
 		{options(backendBytes, maxSplit(40)), []string{`backend = "bytes"`, "max_split_size_mb", "contradict"}},
 		{options(backendBytes, divisions("4")), []string{`backend = "bytes"`, "roundup_power2_divisions", "contradict"}},
 		{options(backendBytes, lazy), []string{`backend = "bytes"`, "event_policy", "contradict"}},
@@ -104,7 +104,7 @@ func TestOptionsAccepted(t *testing.T) {
 
 func TestDivisions(t *testing.T) {
 	for _, c := range []struct {
-		text string
+		text Divisions
 		want [numDivisions]int
 	}{
 		{"", [numDivisions]int{}},
@@ -136,7 +136,7 @@ func TestOptionsFromTOML(t *testing.T) {
 		dialect = "torch_npu"
 		max_split_size_mb = 64
 		roundup_power2_divisions = "64:8,>:1"
-		memory_fraction = 0.9
+		per_process_memory_fraction = 0.9
 		garbage_collection_threshold = 0.8
 	`, &o)
 	if err != nil || len(meta.Undecoded()) > 0 {
@@ -154,6 +154,36 @@ func TestWaitAtReuseNeedsAWaiter(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := New(options(waits), 0, newFakeEnv(1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Divisions come as PyTorch takes them: a number for all sizes, which a TOML
+// file writes with or without quotes, or a list.
+func TestDivisionsFromTOML(t *testing.T) {
+	for text, want := range map[string]Divisions{
+		`4`: "4", `0`: "0", `"4"`: "4", `""`: "", `"[256:1,512:2,>:4]"`: "[256:1,512:2,>:4]",
+	} {
+		o := options(divisions("8"))
+		if _, err := toml.Decode("roundup_power2_divisions = "+text, &o); err != nil || o.RoundupPower2Divisions != want {
+			t.Errorf("%s: %q, %v", text, o.RoundupPower2Divisions, err)
+		}
+		if err := o.Validate(); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{`4.0`, `true`, `[4]`, `{}`} {
+		o := options(divisions("8"))
+		_, err := toml.Decode("roundup_power2_divisions = "+text, &o)
+		if err == nil || !strings.Contains(err.Error(), `want an integer, or a string such as "4" or "[256:1,512:2,>:4]"`) || o.RoundupPower2Divisions != "8" {
+			t.Errorf("%s: %q, %v", text, o.RoundupPower2Divisions, err)
+		}
+	}
+	o := options()
+	if _, err := toml.Decode("roundup_power2_divisions = 3", &o); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), `roundup_power2_divisions = "3"`) {
 		t.Error(err)
 	}
 }

@@ -271,3 +271,41 @@ func TestDrainingBeforeGrowing(t *testing.T) {
 		})
 	}
 }
+
+// The history tells what happened while room was made for a request: frees of a
+// Drainer, frees that were waited for, and segments given back; not what
+// happened before.
+func TestMaking(t *testing.T) {
+	env := newFakeEnv(2)
+	var held []Block
+	var a inspectable
+	a = mustNew(t, options(), 100*sim.MiB, holder{env, func() bool {
+		if len(held) == 0 {
+			return false
+		}
+		a.Free(held[0])
+		held = held[1:]
+		return true
+	}})
+	var got []string
+	a.Observe(func(e Trace) {
+		mark := ""
+		if e.Making {
+			mark = "*"
+		}
+		got = append(got, mark+e.Action.String())
+	})
+	x := mustMalloc(t, a, 40*sim.MiB, 0)
+	held = append(held, mustMalloc(t, a, 40*sim.MiB, 0))
+	a.RecordStream(x, 1)
+	a.Free(x)
+	mustMalloc(t, a, 90*sim.MiB, 0) // the Drainer's 40 MiB are too small, the deferred ones not over
+	if _, err := a.Malloc(20*sim.MiB, 0); err == nil {
+		t.Fatal("fits")
+	}
+	a.EmptyCache()
+	want := "*segment_alloc alloc *segment_alloc alloc free_requested *free_requested free_completed *free_completed *segment_free *segment_free *segment_alloc alloc oom"
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("got\n%s, want\n%s", s, want)
+	}
+}

@@ -36,7 +36,7 @@ func randomOptions(s source) (o Options, divs [16]int64, capacity sim.Bytes) {
 	o = DefaultOptions()
 	o.Dialect = pick(s, DialectPyTorch, DialectTorchNPU)
 	capacity = pick(s, 0, 60*sim.MiB, 150*sim.MiB-1, 400*sim.MiB)
-	o.MemoryFraction = pick(s, 0, 0.7, 1)
+	o.PerProcessMemoryFraction = pick(s, 0, 0.7, 1)
 	if s.below(4) == 0 {
 		o.Backend = BackendBytes
 		capacity /= 4
@@ -62,7 +62,7 @@ func randomOptions(s source) (o Options, divs [16]int64, capacity sim.Bytes) {
 		if o.MaxSplitSizeMB > 0 {
 			o.MaxNonSplitRoundingMB = pick[int64](s, 20, 30)
 		}
-		if o.MemoryFraction > 0 {
+		if o.PerProcessMemoryFraction > 0 {
 			o.GarbageCollectionThreshold = pick(s, 0, 0.3, 0.8)
 		}
 		o.ThrowOnNPUMallocOOM = npu && o.Backend == BackendCaching && s.below(4) == 0
@@ -147,6 +147,7 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 	var live, freed, heldA, heldM []pair
 	var danger []held
 	seen := map[uint64]bool{}
+	var peak, largest int64 // of reserved, and what was free then
 
 	env, menv := newFakeEnv(modelStreams), newFakeEnv(modelStreams)
 	var a inspectable
@@ -303,6 +304,7 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 				for _, x := range statsOf(ms) {
 					x.Peak = x.Current
 				}
+				largest = largestIn(m.segments())
 			default:
 				env.pass(on, n)
 				menv.pass(on, n)
@@ -338,6 +340,13 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 			})
 		}
 		stats := a.Stats()
+		if stats.Reserved.Peak > peak {
+			largest = largestIn(m.segments())
+		}
+		peak = stats.Reserved.Peak
+		if o.Backend != BackendBytes && stats.LargestFree != largest {
+			t.Fatalf("step %d: largest free block at the peak of %d reserved is %d, model %d", step, peak, stats.LargestFree, largest)
+		}
 		got, want := statsOf(&stats), statsOf(mstats)
 		for i := range got {
 			if got[i].Current != want[i].Current || got[i].Peak != want[i].Peak {
@@ -407,6 +416,18 @@ func settled(a inspectable) bool {
 }
 
 // sameSegments compares all but the ids of blocks, which the model has not.
+// largestIn is the largest inactive block.
+func largestIn(list []SegmentInfo) (largest int64) {
+	for _, g := range list {
+		for _, b := range g.Blocks {
+			if b.State == Inactive {
+				largest = max(largest, int64(b.Size))
+			}
+		}
+	}
+	return largest
+}
+
 func sameSegments(x, y []SegmentInfo) bool {
 	return slices.EqualFunc(x, y, func(a, b SegmentInfo) bool {
 		return a.Addr == b.Addr && a.Size == b.Size && a.Stream == b.Stream && a.Large == b.Large && a.Expandable == b.Expandable && a.Pool == b.Pool &&

@@ -6,8 +6,8 @@ import "smartswap/sim"
 // the driver, by (stream, size, address).
 func (c *caching) appendWhole(list []Block, p *pool) []Block {
 	for s := range p.free {
-		t := &p.free[s]
-		for b := t.atLeast(c.blocks, 0); b != NoBlock; b = t.after(c.blocks, b) {
+		l := p.free[s]
+		for b := l.first(); b != NoBlock; b = l.after(c.blocks, b) {
 			if n := &c.blocks[b]; !n.split() && n.region == 0 {
 				list = append(list, b)
 			}
@@ -62,11 +62,11 @@ func (c *caching) releaseOversize(p PoolID, rounded sim.Bytes, s Stream) bool {
 		return false
 	}
 	c.recover()
-	t := c.pools[p].tree(s)
+	l := c.pools[p].shelf(s)
 	need := max(rounded, c.maxSplit)
 	var list []Block // oversize, from the largest down
 	enough := NoBlock
-	for b := t.last(c.blocks); b != NoBlock && c.blocks[b].size >= c.maxSplit; b = t.before(c.blocks, b) {
+	for b := l.last(c.blocks); b != NoBlock && c.blocks[b].size >= c.maxSplit; b = l.before(c.blocks, b) {
 		if n := &c.blocks[b]; n.region == 0 && !n.split() {
 			list = append(list, b)
 			if n.size >= need {

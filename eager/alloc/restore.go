@@ -53,6 +53,7 @@ func (c *caching) Restore(segs []SegmentInfo) error {
 		t.DriverAllocs = 0
 		t.resetPeaks()
 	}
+	c.stats.LargestFree = c.largestFree()
 	return nil
 }
 

@@ -100,13 +100,13 @@ func (o Options) rules() (rules, error) {
 // and the first entry also all below; ">:d" sets all from the last entry's
 // interval up. Intervals in a gap round plainly. Both numbers must be powers
 // of two; d may be 0 for plain rounding.
-func parseDivisions(s string) (d [numDivisions]sim.Bytes, err error) {
+func parseDivisions(s Divisions) (d [numDivisions]sim.Bytes, err error) {
 	fill := func(from, to int, v sim.Bytes) {
 		for i := from; i < to; i++ {
 			d[i] = v
 		}
 	}
-	list := strings.TrimSpace(s)
+	list := strings.TrimSpace(string(s))
 	if inner, ok := strings.CutPrefix(list, "["); ok {
 		if list, ok = strings.CutSuffix(inner, "]"); !ok {
 			return d, fmt.Errorf("roundup_power2_divisions = %q: ']' is missing", s)

@@ -11,11 +11,16 @@ func (s Stat) Up() int64 { return s.Current + s.Down }
 // not seen by the peak.
 func (s *Stat) add(n int64) {
 	if n < 0 {
-		s.Current += n
-		s.Down -= n
-		return
+		s.fall(-n)
+	} else {
+		s.rise(n)
 	}
-	s.rise(n)
+}
+
+// fall is add for -n <= 0.
+func (s *Stat) fall(n int64) {
+	s.Current -= n
+	s.Down += n
 }
 
 // rise is add for n >= 0.
@@ -30,30 +35,38 @@ func (s *Stat) rise(n int64) {
 // complete: between the two the block waits for events.
 type Stats struct {
 	Allocated, Active, Requested, Reserved, InactiveSplit Stat // bytes
-	Segments                                              Stat
+	// Pending are the bytes of blocks whose free was requested and waits.
+	Pending  Stat
+	Segments Stat
 	// Counts of blocks: "allocation", "active", "inactive_split",
 	// "oversize_allocations"; and of segments: "oversize_segments".
 	Allocations, ActiveBlocks, InactiveSplits Stat
 	OversizeAllocations, OversizeSegments     Stat
 
+	// LargestFree is the largest inactive block of any pool and stream when
+	// Reserved reached its Peak, once the request was served, or had failed,
+	// for which it grew: of what was then reserved and not active, the most in
+	// one piece. 0 if there was none, and without segments.
+	LargestFree int64
+
 	Retries, OOMs, Syncs, DriverAllocs, DriverFrees int64
 	Rejections                                      int64 // requests that throw_on_npumalloc_oom gave up on ("num_oom_rejections")
 }
 
-// allocate counts n blocks, and their bytes, that become allocated, or less of them.
-func (s *Stats) allocate(n, bytes int64, oversize bool) {
-	s.Allocated.add(n * bytes)
-	s.Allocations.add(n)
+// release counts a block whose free is requested: allocated, one less.
+func (s *Stats) release(counted int64, oversize bool) {
+	s.Allocated.fall(counted)
+	s.Allocations.fall(1)
 	if oversize {
-		s.OversizeAllocations.add(n)
+		s.OversizeAllocations.fall(1)
 	}
 }
 
-// activate counts n blocks that become active, or less of them.
-func (s *Stats) activate(n, bytes, requested int64) {
-	s.Active.add(n * bytes)
-	s.ActiveBlocks.add(n)
-	s.Requested.add(n * requested)
+// retire counts a block whose free is complete: active, one less.
+func (s *Stats) retire(size, requested int64) {
+	s.Active.fall(size)
+	s.ActiveBlocks.fall(1)
+	s.Requested.fall(requested)
 }
 
 // hand counts a block that is handed out: allocated and active, one more.
@@ -104,7 +117,7 @@ func share(part, whole int64) float64 {
 // resetPeaks starts a new window.
 func (s *Stats) resetPeaks() {
 	for _, x := range []*Stat{
-		&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Segments,
+		&s.Allocated, &s.Active, &s.Requested, &s.Reserved, &s.InactiveSplit, &s.Pending, &s.Segments,
 		&s.Allocations, &s.ActiveBlocks, &s.InactiveSplits, &s.OversizeAllocations, &s.OversizeSegments,
 	} {
 		x.Peak = x.Current

@@ -49,7 +49,7 @@ func (c *stitching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
 		return c.activate(c.caching.find(p, rounded, s))
 	}
 	if f := c.exact(p, rounded, s); f != NoBlock {
-		treeOf(&c.pools[p].fused, s).remove(c.blocks, f)
+		shelfOf(&c.pools[p].fused, s).remove(c.blocks, f)
 		c.pools[p].searches++
 		for _, b := range c.parts[f] {
 			c.lend(b, f)
@@ -64,7 +64,7 @@ func (c *stitching) find(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // exact is the free stitched block of that size at the lowest address.
 func (c *stitching) exact(p PoolID, rounded sim.Bytes, s Stream) Block {
-	f := treeOf(&c.pools[p].fused, s).atLeast(c.blocks, rounded)
+	f := shelfOf(&c.pools[p].fused, s).atLeast(c.blocks, rounded)
 	if f != NoBlock && c.blocks[f].size != rounded {
 		return NoBlock
 	}
@@ -73,7 +73,7 @@ func (c *stitching) exact(p PoolID, rounded sim.Bytes, s Stream) Block {
 
 // fits implements provider.
 func (c *stitching) fits(p PoolID, rounded sim.Bytes, s Stream) bool {
-	if c.bestFit(p, rounded, s) != NoBlock {
+	if c.bestFit(c.pools[p].shelf(s), rounded) != NoBlock {
 		return true
 	}
 	if rounded < stitchFrom {
@@ -132,13 +132,13 @@ func (c *stitching) shortfall(rounded, sum sim.Bytes) sim.Bytes {
 // block of the given size, from the largest down. Oversize blocks are kept
 // (assumed), and so is what could serve the request alone.
 func (c *stitching) walk(p PoolID, after Block, rounded sim.Bytes, s Stream) Block {
-	t := c.pools[p].tree(s)
-	b := t.last(c.blocks)
+	l := c.pools[p].shelf(s)
+	b := l.last(c.blocks)
 	if after != NoBlock {
-		b = t.before(c.blocks, after)
+		b = l.before(c.blocks, after)
 	}
 	for b != NoBlock && c.blocks[b].size >= min(rounded, c.maxSplit) {
-		b = t.before(c.blocks, b)
+		b = l.before(c.blocks, b)
 	}
 	return b
 }
@@ -161,7 +161,7 @@ func (c *stitching) stitch(p PoolID, rounded sim.Bytes, s Stream) Block {
 			need -= c.blocks[b].size
 			continue
 		}
-		last := c.pools[p].tree(s).atLeast(c.blocks, need)
+		last := c.pools[p].shelf(s).atLeast(c.blocks, need)
 		if c.blocks[last].size > need {
 			c.unshelve(last)
 			c.shelve(c.divide(last, need))
@@ -236,9 +236,9 @@ func (c *stitching) unuse(b, f Block) {
 }
 
 // fused is the list of free stitched blocks that f belongs in.
-func (c *stitching) fused(f Block) *tree {
+func (c *stitching) fused(f Block) *shelf {
 	n := &c.blocks[f]
-	return treeOf(&c.pools[n.pool].fused, n.stream)
+	return shelfOf(&c.pools[n.pool].fused, n.stream)
 }
 
 // lend gives the free block b to f, of which it is a part.
@@ -364,7 +364,7 @@ func (c *stitching) Segments() []SegmentInfo {
 		left := n.requested
 		for _, p := range c.parts[f] {
 			m := &c.blocks[p]
-			owner[p] = BlockInfo{Block(f), m.addr, m.size, min(left, m.size), n.state}
+			owner[p] = BlockInfo{Block(f), m.addr, m.size, min(left, m.size), n.state, n.addr}
 			left -= min(left, m.size)
 		}
 	}

@@ -20,6 +20,9 @@ type block struct {
 	events     int32    // outstanding events that hold it back
 	born       int64    // searches of its pool when it became inactive
 	uses       []Stream // other streams that used it, ascending
+	id         Block
+
+	_ [20]byte // two cache lines in all: searches then read one of them
 }
 
 // large tells whether b is of a pool for large requests.
@@ -28,9 +31,10 @@ func (b *block) large() bool { return b.pool&1 == 1 }
 // split tells whether b is only a part of its segment.
 func (b *block) split() bool { return b.prev != NoBlock || b.next != NoBlock }
 
-// less is the order of the free trees: (size, address).
+// less is the order of the free lists: (size, address). Ids decide between
+// segments that the replay of a damaged history has put over one another.
 func (b *block) less(o *block) bool {
-	return b.size < o.size || b.size == o.size && b.addr < o.addr
+	return b.size < o.size || b.size == o.size && (b.addr < o.addr || b.addr == o.addr && b.id < o.id)
 }
 
 // table holds blocks by id; ids of dropped blocks are used again, last first.
@@ -50,7 +54,7 @@ func (t *table) take() Block {
 		t.vacant = t.blocks[b].next
 	}
 	n := &t.blocks[b]
-	*n = block{prev: NoBlock, next: NoBlock, uses: n.uses[:0]}
+	*n = block{id: b, prev: NoBlock, next: NoBlock, uses: n.uses[:0]}
 	return b
 }
 
@@ -61,24 +65,23 @@ func (t *table) drop(b Block) {
 	t.vacant = b
 }
 
-// tree is a free list: the inactive blocks of one pool and stream in (size,
-// address) order. It is a treap (Seidel and Aragon 1996): a binary search tree
-// by that order and a heap by priority, a hash of the address, so its shape
-// does not depend on the order of insertions and its expected depth is
-// logarithmic. The links are in the blocks: no operation allocates.
+// tree holds inactive blocks in (size, address) order. It is a treap (Seidel
+// and Aragon 1996): a binary search tree by that order and a heap by priority, a
+// hash of the address, so its shape does not depend on the order of insertions
+// and its expected depth is logarithmic. The links are in the blocks: no
+// operation allocates. In an empty one, root and least are NoBlock.
 type tree struct {
-	root Block
-	// What atLeast has found is what remove is mostly called for next: its
-	// parent (NoBlock for the root) and side save the second descent.
-	found, parent Block
-	right         bool
+	root  Block
+	least Block // the first in the order: what is mostly taken next
 }
 
 // insert adds b in O(log n).
 func (t *tree) insert(at []block, b Block) {
 	n := &at[b]
 	n.priority = mix(n.addr)
-	t.found = NoBlock
+	if t.least == NoBlock || n.less(&at[t.least]) {
+		t.least = b
+	}
 	link := &t.root
 	for *link != NoBlock && at[*link].priority >= n.priority {
 		link = descend(at, *link, n)
@@ -99,8 +102,22 @@ func (t *tree) insert(at []block, b Block) {
 // remove takes b, which is in the tree, out in O(log n).
 func (t *tree) remove(at []block, b Block) {
 	n := &at[b]
-	link := t.link(at, b, n)
-	t.found = NoBlock
+	link := &t.root
+	if b == t.least {
+		// Nothing is left of it, all above is to its right.
+		t.least = NoBlock
+		for *link != b {
+			t.least, link = *link, &at[*link].left
+		}
+		for c := n.right; c != NoBlock; c = at[c].left {
+			t.least = c
+		}
+		*link = n.right
+		return
+	}
+	for *link != b {
+		link = descend(at, *link, n)
+	}
 	// The two subtrees of b, merged, take its place.
 	left, right := n.left, n.right
 	for left != NoBlock && right != NoBlock {
@@ -116,23 +133,6 @@ func (t *tree) remove(at []block, b Block) {
 	*link = left
 }
 
-// link is the link that leads to b, whose block is n.
-func (t *tree) link(at []block, b Block, n *block) *Block {
-	switch {
-	case t.found != b:
-		link := &t.root
-		for *link != b {
-			link = descend(at, *link, n)
-		}
-		return link
-	case t.parent == NoBlock:
-		return &t.root
-	case t.right:
-		return &at[t.parent].right
-	}
-	return &at[t.parent].left
-}
-
 // descend is the link to follow from node b on the way to n.
 func descend(at []block, b Block, n *block) *Block {
 	c := &at[b]
@@ -144,18 +144,17 @@ func descend(at []block, b Block, n *block) *Block {
 
 // atLeast is the first block of size or more: best fit, lowest address.
 func (t *tree) atLeast(at []block, size sim.Bytes) Block {
-	found, parent, right := NoBlock, NoBlock, false
-	above, side := NoBlock, false
+	if t.least != NoBlock && at[t.least].size >= size {
+		return t.least
+	}
+	found := NoBlock
 	for b := t.root; b != NoBlock; {
-		n := &at[b]
-		if n.size >= size {
-			found, parent, right = b, above, side
-			above, side, b = b, false, n.left
+		if n := &at[b]; n.size >= size {
+			found, b = b, n.left
 		} else {
-			above, side, b = b, true, n.right
+			b = n.right
 		}
 	}
-	t.found, t.parent, t.right = found, parent, right
 	return found
 }
 

@@ -10,18 +10,19 @@ import (
 	"smartswap/sim"
 )
 
-// Twenty blocks of one size: address decides, in whatever order they come.
+// Twenty blocks of one size: address decides, and between two of one address the
+// id, in whatever order they come.
 func TestTreeTies(t *testing.T) {
 	at := make([]block, 20)
 	for i := range at {
-		at[i] = block{addr: uint64(i+1) * 512, size: 512}
+		at[i] = block{id: Block(i), addr: uint64(i/2+1) * 512, size: 512}
 	}
 	for seed := range uint64(20) {
-		tr := tree{root: NoBlock, found: NoBlock}
+		tr := tree{NoBlock, NoBlock}
 		order := rand.New(rand.NewPCG(1, seed)).Perm(len(at))
 		for n, i := range order {
 			tr.insert(at, Block(i))
-			if got := len(walk(t, at, tr.root)); got != n+1 {
+			if got := len(walkTree(t, at, &tr)); got != n+1 {
 				t.Fatalf("%d blocks after %d insertions", got, n+1)
 			}
 		}
@@ -36,23 +37,26 @@ func TestTreeTies(t *testing.T) {
 				t.Fatalf("last block is %d, want 19", got)
 			}
 			tr.remove(at, Block(i))
-			walk(t, at, tr.root)
+			walkTree(t, at, &tr)
 		}
-		if tr.root != NoBlock || tr.last(at) != NoBlock || tr.atLeast(at, 0) != NoBlock {
+		if tr.root != NoBlock || tr.least != NoBlock || tr.last(at) != NoBlock || tr.atLeast(at, 0) != NoBlock {
 			t.Fatal("an empty tree has blocks")
 		}
 	}
 }
 
-// The tree against a sorted slice.
-func TestTreeAgainstSlice(t *testing.T) {
+// The shelf against a sorted slice: a few sizes, of a bin or of different ones.
+func TestShelfAgainstSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.OneOf(
+			rapid.Int64Range(1, 40), rapid.Int64Range(16, 20), rapid.Int64Range(1<<20-2, 1<<20+2), rapid.Int64Range(1, 1<<60),
+			rapid.Map(rapid.IntRange(0, 60), func(log int) int64 { return 1 << log }),
+		), 1, 6).Draw(t, "sizes")
 		at := make([]block, rapid.IntRange(1, 40).Draw(t, "blocks"))
 		for i := range at {
-			size := sim.Bytes(rapid.IntRange(1, 6).Draw(t, "size"))
-			at[i] = block{addr: uint64(i) * 512, size: size}
+			at[i] = block{id: Block(i), addr: uint64(i) * 512, size: sim.Bytes(rapid.SampledFrom(sizes).Draw(t, "size"))}
 		}
-		tr := tree{root: NoBlock, found: NoBlock}
+		var l shelf
 		var in []Block
 		cmp := func(a, b Block) int {
 			if at[a].less(&at[b]) {
@@ -63,39 +67,70 @@ func TestTreeAgainstSlice(t *testing.T) {
 			}
 			return 0
 		}
+		find := func(from int, holds func(x Block) bool) Block {
+			if j := slices.IndexFunc(in[from:], holds); j >= 0 {
+				return in[from+j]
+			}
+			return NoBlock
+		}
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			b := Block(rapid.IntRange(0, len(at)-1).Draw(t, "block"))
 			i, present := slices.BinarySearchFunc(in, b, cmp)
 			if present {
-				tr.remove(at, b)
+				l.remove(at, b)
 				in = slices.Delete(in, i, i+1)
 			} else {
-				tr.insert(at, b)
+				l.insert(at, b)
 				in = slices.Insert(in, i, b)
 			}
-			if got := walk(t, at, tr.root); !slices.Equal(got, in) {
-				t.Fatalf("tree holds %v, want %v", got, in)
+			if got := walk(t, at, &l); !slices.Equal(got, in) {
+				t.Fatalf("shelf holds %v, want %v", got, in)
 			}
-			after, last := NoBlock, NoBlock
-			if j := slices.IndexFunc(in, func(x Block) bool { return cmp(x, b) > 0 }); j >= 0 {
-				after = in[j]
+			before, last := NoBlock, NoBlock
+			if i > 0 {
+				before = in[i-1]
 			}
 			if len(in) > 0 {
 				last = in[len(in)-1]
 			}
-			if tr.after(at, b) != after || tr.last(at) != last {
-				t.Fatalf("after %d comes %d, want %d; last is %d, want %d", b, tr.after(at, b), after, tr.last(at), last)
+			after := find(0, func(x Block) bool { return cmp(x, b) > 0 })
+			if l.after(at, b) != after || l.before(at, b) != before || l.first() != find(0, func(Block) bool { return true }) || l.last(at) != last {
+				t.Fatalf("after %d comes %d, want %d; before it %d, want %d; first %d, last %d of %v", b, l.after(at, b), after, l.before(at, b), before, l.first(), l.last(at), in)
 			}
-			want := sim.Bytes(rapid.IntRange(0, 7).Draw(t, "want"))
-			fit := NoBlock
-			if j := slices.IndexFunc(in, func(x Block) bool { return at[x].size >= want }); j >= 0 {
-				fit = in[j]
-			}
-			if got := tr.atLeast(at, want); got != fit {
+			want := sim.Bytes(rapid.OneOf(rapid.Int64Range(1, 1<<60), rapid.Map(rapid.SampledFrom(sizes), func(n int64) int64 { return max(1, n+1-n%3) })).Draw(t, "want"))
+			if got, fit := l.atLeast(at, want), find(0, func(x Block) bool { return at[x].size >= want }); got != fit {
 				t.Fatalf("best fit for %d is %d, want %d", want, got, fit)
 			}
 		}
 	})
+}
+
+// Bins are in the order of sizes, sixteen to an octave, and the largest size
+// has one.
+func TestBins(t *testing.T) {
+	last := 0
+	for log := range 61 {
+		size := sim.Bytes(1) << log
+		if i := binOf(size); i != log*16 {
+			t.Fatalf("bin %d of 2^%d, want %d", i, log, log*16)
+		}
+		for k := range sim.Bytes(16) {
+			i := binOf(size + size*k/16)
+			if i < last || log >= 4 && i != log*16+int(k) {
+				t.Fatalf("bin %d of 2^%d and %d sixteenths, after bin %d", i, log, k, last)
+			}
+			last = i
+			if log == 60 {
+				break
+			}
+		}
+		if below := binOf(max(1, size-1)); below > log*16 || log > 4 && below != log*16-1 {
+			t.Fatalf("bin %d just below 2^%d", below, log)
+		}
+	}
+	if last >= numBins {
+		t.Fatalf("bin %d of %d", last, numBins)
+	}
 }
 
 // A treap of addresses in even strides, as segments have them, stays shallow.
@@ -103,7 +138,7 @@ func TestTreeDepth(t *testing.T) {
 	for _, stride := range []uint64{512, 2 << 20, 20 << 20, 1 << 30, 1 << 40} {
 		const n = 4096
 		at := make([]block, n)
-		tr := tree{root: NoBlock, found: NoBlock}
+		tr := tree{NoBlock, NoBlock}
 		for i := range at {
 			at[i] = block{addr: firstAddr + uint64(i)*stride, size: 512}
 			tr.insert(at, Block(i))

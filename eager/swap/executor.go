@@ -55,8 +55,9 @@ type Stats struct {
 	Late      int64 // planned swap-ins given up for lack of memory
 	Missed    int64 // planned swaps whose tensor was never matched
 	Matched   int64
-	NoHost    int64 // swap-outs refused because the host pool was exhausted
-	Drains    int64 // times that held memory was released because an allocation failed
+	NoHost    int64    // swap-outs refused because the host pool was exhausted
+	Drains    int64    // times that held memory was released because an allocation failed
+	Pinning   sim.Time // of the host, for page-locking new buffers
 }
 
 // Evictions counts swap-outs that failed allocations forced.
@@ -105,6 +106,7 @@ type Executor struct {
 	buffers []hold   // host buffers, oldest first
 	turns   []turn   // device blocks held anywhere, oldest first; stale entries are skipped
 	sync    []hold   // blocks the host waits for
+	drained bool     // for the present request; see Options.Drain
 	armed   *armed
 	chunks  chunks
 	seen    map[profilers.Tensor]Identity // by truth: tensors of profiled iterations
@@ -231,7 +233,9 @@ func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.
 		buf, wait = x.pool.AllocPageable(s.Bytes), true
 	}
 	if fresh > 0 {
-		x.host.Charge(x.costs.PinFixed + sim.Time(int64(x.costs.PinPerMiB)*int64(fresh)/int64(sim.MiB)))
+		pinning := x.costs.PinFixed + sim.Time(int64(x.costs.PinPerMiB)*int64(fresh)/int64(sim.MiB))
+		x.host.Charge(pinning)
+		x.Stats.Pinning += pinning
 	}
 	x.host.Charge(x.costs.EventRecord + x.costs.StreamWait + x.costs.CopyLaunch)
 	x.order(stream.Out, x.dev.End(stream.Compute))
@@ -518,12 +522,25 @@ func (x *Executor) Pending() (stream.Event, bool) {
 	return x.buffers[0].ends, true
 }
 
+// Request notes that the allocator is asked anew.
+func (x *Executor) Request() { x.drained = false }
+
 // Drain gives back device memory that is held for swap-outs under way, the
-// compute stream waiting for them: the oldest hold, or, with Options.Drain
-// "all", everything (shipped). It tells whether any was held.
+// compute stream waiting for them, as much as Options.Drain says. It tells
+// whether there was any.
 func (x *Executor) Drain() bool {
-	if x.opts.Drain == "all" {
+	switch x.opts.Drain {
+	case "all":
 		return x.drainAll()
+	case "first":
+		if x.drained {
+			return false
+		}
+		x.drained = x.drainQueue(true) || x.drainHolds() || x.drainGuards()
+		if x.turns = x.turns[:0]; x.drained { // they are of "enough" alone
+			x.Stats.Drains++
+		}
+		return x.drained
 	}
 	for len(x.turns) > 0 {
 		t := x.turns[0]
@@ -547,26 +564,64 @@ func (x *Executor) Drain() bool {
 
 // drainAll releases every device block and every guard.
 func (x *Executor) drainAll() bool {
+	got := x.drainQueue(false)
+	got = x.drainHolds() || got
+	x.drainGuards()
+	if x.turns = x.turns[:0]; got {
+		x.Stats.Drains++
+	}
+	return got
+}
+
+// drainQueue releases the device blocks without a stage, and, if told to, the
+// host buffers of past swap-ins. It tells whether there were any.
+func (x *Executor) drainQueue(buffers bool) bool {
 	got := len(x.loose) > 0
 	for _, h := range x.loose {
 		x.release(h)
 	}
-	x.loose, x.turns = x.loose[:0], x.turns[:0]
-	if a := x.armed; a != nil {
-		for i := range a.holds {
-			got = got || len(a.holds[i]) > 0
-			for _, h := range a.holds[i] {
-				x.release(h)
-			}
-			a.holds[i] = a.holds[i][:0]
-			for _, g := range a.guards[i] {
-				x.unguard(g)
-			}
-			a.guards[i] = a.guards[i][:0]
-		}
+	x.loose = x.loose[:0]
+	if !buffers {
+		return got
 	}
-	if got {
-		x.Stats.Drains++
+	got = got || len(x.buffers) > 0
+	for _, h := range x.buffers {
+		// Whoever writes to the buffer next comes after the compute stream.
+		x.Join(h.ends, stream.Freed)
+		x.give(h.buffer)
+	}
+	x.buffers = x.buffers[:0]
+	return got
+}
+
+// drainHolds releases the device blocks of all stages and tells whether there
+// were any.
+func (x *Executor) drainHolds() (got bool) {
+	if x.armed == nil {
+		return false
+	}
+	for i, list := range x.armed.holds {
+		got = got || len(list) > 0
+		for _, h := range list {
+			x.release(h)
+		}
+		x.armed.holds[i] = list[:0]
+	}
+	return got
+}
+
+// drainGuards lets go of the storages of all stages and tells whether there were
+// any.
+func (x *Executor) drainGuards() (got bool) {
+	if x.armed == nil {
+		return false
+	}
+	for i, list := range x.armed.guards {
+		got = got || len(list) > 0
+		for _, g := range list {
+			x.unguard(g)
+		}
+		x.armed.guards[i] = list[:0]
 	}
 	return got
 }

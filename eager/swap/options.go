@@ -30,7 +30,11 @@ type Options struct {
 	Pageable bool
 	// Drain says how much of the memory held for swap-outs under way an
 	// allocation that does not fit gives back, the compute stream waiting:
-	// "all" (shipped), or "enough", the oldest first until it fits.
+	// "all"; "enough", the oldest first until it fits; or "first" (shipped),
+	// once per request, all of the first group that has any: the queue
+	// without stages, in which host buffers of past swap-ins are, too, what
+	// is held for stages, storages that swap-ins keep alive. What remains of
+	// a request that then does not fit is an eviction.
 	Drain string
 	// Features live as long as the storage ("storage") or are reset when a
 	// swap moves it ("pointer", shipped).
@@ -69,7 +73,7 @@ func DefaultOptions() Options {
 
 // ShippedOptions are those of the shipped executor.
 func ShippedOptions() Options {
-	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Drain: "all", Features: "pointer", Match: MatchFeature, Priority: 1}
+	return Options{Streams: 1, Release: "custom", Clean: false, Prefetch: "guard", Drain: "first", Features: "pointer", Match: MatchFeature, Priority: 1}
 }
 
 // Preset is DefaultOptions ("default") or ShippedOptions ("shipped").
@@ -98,7 +102,7 @@ func (o Options) Validate() error {
 	}{
 		{"release", o.Release, []string{"custom", "stock"}},
 		{"prefetch", o.Prefetch, []string{"guard", "defer"}},
-		{"drain", o.Drain, []string{"enough", "all"}},
+		{"drain", o.Drain, []string{"enough", "all", "first"}},
 		{"features", o.Features, []string{"storage", "pointer"}},
 		{"match", o.Match, []string{MatchFeature, MatchPosition, MatchTruth}},
 	} {

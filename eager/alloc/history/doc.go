@@ -5,6 +5,11 @@
 // there is. And any allocator of the model can leave a history that the
 // framework's own tools show.
 //
+// What the model's own files tell beyond those of the frameworks is where their
+// readers skip it: all options and the device's capacity as a group of
+// allocator_settings, and as innermost call-stack frames which events made room
+// for a request and which blocks are parts of a stitched one.
+//
 // # Where to start reading
 //
 //	record.go    Recorder: from the model to a snapshot

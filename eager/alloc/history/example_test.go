@@ -46,13 +46,13 @@ func ExampleRecord() {
 	for _, e := range read.Traces[0] {
 		fmt.Println(e.Action, e.Size)
 	}
-	options, _ := history.Infer(read)
-	h, err := history.Rebuild(read, 0, options)
+	setup, _ := history.Infer(read)
+	h, err := history.Rebuild(read, 0, setup.Options)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	r, err := history.Replay(h, options, 0)
+	r, err := history.Replay(h, setup, 0)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -29,12 +29,12 @@ func FuzzReplay(f *testing.F) {
 			return
 		}
 		for device := range 2 {
-			o, _ := Infer(s)
-			h, err := Rebuild(s, device, o)
+			setup, _ := Infer(s)
+			h, err := Rebuild(s, device, setup.Options)
 			if err != nil {
 				continue
 			}
-			if r, err := Replay(h, o, 3); (r == nil) == (err == nil) {
+			if r, err := Replay(h, setup, 3); (r == nil) == (err == nil) {
 				t.Fatalf("result %v, error %v", r, err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,12 +61,12 @@ func read(t *testing.T, path string) *snapshot.Snapshot {
 // replay does all the steps on device 0 with what the file tells.
 func replay(t *testing.T, s *snapshot.Snapshot) (*History, *Result) {
 	t.Helper()
-	o, _ := Infer(s)
-	h, err := Rebuild(s, 0, o)
+	setup, _ := Infer(s)
+	h, err := Rebuild(s, 0, setup.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Replay(h, o, 10)
+	r, err := Replay(h, setup, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestWrongDialectDiffers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Replay(h, o, 0)
+	r, err := Replay(h, Setup{Options: o}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestContradictions(t *testing.T) {
 		change func(s *snapshot.Snapshot)
 		want   string
 	}{
-		{"empty", func(s *snapshot.Snapshot) { *s = snapshot.Snapshot{} }, "device 0 has no segments and no events"},
+		{"empty", func(s *snapshot.Snapshot) { *s = snapshot.Snapshot{} }, "no segments and no events"},
 		{"overlap", func(s *snapshot.Snapshot) { large(s, base-1) }, "segment at address 139637976727551: it overlaps the segment at address 139637976727552"},
 		{"block lost", func(s *snapshot.Snapshot) { s.Segments[0].Blocks[0].State = snapshot.Inactive },
 			"event 1 (alloc of 400 bytes at address 139637976727552): the block is neither given up later nor there at the end"},
@@ -327,5 +328,65 @@ func TestRetry(t *testing.T) {
 	_, r := replay(t, s)
 	if r.First != nil || r.OOMs != 1 || r.Model.Allocs != 3 || r.Model.Frees != 1 || r.Model.Final != 90*sim.MiB {
 		t.Errorf("%v, %d out of memory, %+v", r.First, r.OOMs, r.Model)
+	}
+}
+
+// A stitched block that is active at the end is known by its own address, which
+// the frames of its parts tell; of one that was there before the record begins,
+// nothing tells the parts.
+func TestStitchedBlocks(t *testing.T) {
+	for _, limit := range []int{0, 3} {
+		setup := Setup{Options: alloc.SmartSwapOptions(), Own: true}
+		a, err := alloc.New(setup.Options, 0, &device{recorded: make([]int, 1), passed: make([]int, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := Record(a.(alloc.Inspector), 0, limit, nil)
+		malloc := func(size sim.Bytes) alloc.Block {
+			b, err := a.Malloc(size, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		x, y := malloc(64*sim.MiB), malloc(64*sim.MiB)
+		a.Free(x)
+		a.Free(y)
+		first := malloc(128 * sim.MiB)
+		malloc(160 * sim.MiB) // the rest of both, and what is short
+		a.Free(first)
+		malloc(128 * sim.MiB) // the first one's mapping again
+		s := &snapshot.Snapshot{}
+		rec.AddTo(s)
+		parts := map[string]sim.Bytes{}
+		for _, g := range s.Segments {
+			for _, b := range g.Blocks {
+				if len(b.Frames) == 1 && b.Frames[0].File == partFile {
+					parts[b.Frames[0].Name] += b.Requested
+				}
+			}
+		}
+		if len(parts) != 2 || parts[strconv.FormatUint(s.Traces[0][len(s.Traces[0])-1].Addr, 10)] != 128*sim.MiB {
+			t.Errorf("parts %v of the last block, %+v", parts, s.Traces[0])
+		}
+		h, err := Rebuild(s, 0, setup.Options)
+		if limit > 0 {
+			if err == nil || !strings.Contains(err.Error(), "was stitched before the record begins, of what is not told") {
+				t.Errorf("limit %d: %v", limit, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Replay(h, setup, 0); err != nil || r.First != nil {
+			t.Errorf("%v, %v", r, err)
+		}
+	}
+
+	s := one()
+	s.Segments[0].Blocks[0].Frames = []snapshot.Frame{{Name: "somewhere", File: partFile}}
+	if _, err := Rebuild(s, 0, alloc.SmartSwapOptions()); err == nil || !strings.Contains(err.Error(), `part of the stitched block at "somewhere": want an address`) {
+		t.Error(err)
 	}
 }

@@ -30,7 +30,7 @@ func drawOptions(t *rapid.T) alloc.Options {
 	o := alloc.DefaultOptions()
 	o.Dialect = rapid.SampledFrom([]string{alloc.DialectPyTorch, alloc.DialectTorchNPU}).Draw(t, "dialect")
 	o.EventPolicy = rapid.SampledFrom([]string{alloc.EventQuery, alloc.EventQueryLazy}).Draw(t, "events")
-	o.RoundupPower2Divisions = rapid.SampledFrom([]string{"", "", "4", "1:2,8:8,>:1"}).Draw(t, "divisions")
+	o.RoundupPower2Divisions = rapid.SampledFrom([]alloc.Divisions{"", "", "4", "1:2,8:8,>:1"}).Draw(t, "divisions")
 	if rapid.Bool().Draw(t, "expandable") {
 		o.ExpandableSegments = true
 	} else {
@@ -111,7 +111,7 @@ func TestOwnHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Replay(h, o, 3)
+		r, err := Replay(h, Setup{Options: o}, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,6 +144,149 @@ func TestOwnHistory(t *testing.T) {
 	})
 	if waits*10 < cases || truncated*20 < cases || guesses*2 > cases {
 		t.Errorf("%d cases: %d with frees that waited, %d from the middle, %d with guesses", cases, waits, truncated, guesses)
+	}
+}
+
+// holding is a device that also holds memory, which it frees when asked to.
+type holding struct {
+	*device
+	a    alloc.Allocator
+	held []alloc.Block
+	n    int // blocks to free at a time
+}
+
+func (h *holding) Wait(s alloc.Stream, e alloc.Event) {
+	d := h.device
+	d.passed[int(e)%len(d.recorded)] = max(d.passed[int(e)%len(d.recorded)], int(e)/len(d.recorded))
+}
+
+func (h *holding) Drain() bool {
+	n := min(h.n, len(h.held))
+	for _, b := range h.held[:n] {
+		h.a.Free(b)
+	}
+	h.held = h.held[n:]
+	return n > 0
+}
+
+// A record of the model's own tells all that the replay needs to fail where it
+// failed, wait where it waited and make room as it did, whatever the allocator.
+func TestOwnRecords(t *testing.T) {
+	var cases, ooms, waits, drains, stitches, releases, truncated int
+	rapid.Check(t, func(t *rapid.T) {
+		o := drawOptions(t)
+		want := Setup{Own: true, Capacity: rapid.SampledFrom([]sim.Bytes{0, 150 * sim.MiB, 300 * sim.MiB}).Draw(t, "capacity")}
+		if rapid.IntRange(0, 2).Draw(t, "stitching") == 0 {
+			o = alloc.SmartSwapOptions()
+			o.FreshSegmentSplit = rapid.Bool().Draw(t, "split")
+		}
+		o.EventPolicy = rapid.SampledFrom([]string{alloc.EventQuery, alloc.EventQueryLazy, alloc.EventWaitAtReuse}).Draw(t, "events")
+		o.Drain = rapid.SampledFrom([]string{alloc.DrainLate, alloc.DrainEarly}).Draw(t, "drain")
+		want.Options = o
+		env := &holding{device: &device{recorded: make([]int, 3), passed: make([]int, 3)}, n: rapid.IntRange(1, 2).Draw(t, "drained")}
+		a, err := alloc.New(o, want.Capacity, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.a = a
+		limit := rapid.SampledFrom([]int{0, 40, 60}).Draw(t, "limit")
+		if o.Backend == alloc.BackendStitching || o.ExpandableSegments {
+			limit = 0 // a record does not tell mappings, and where ranges of addresses began
+		}
+		rec := Record(a.(alloc.Inspector), 0, limit, nil)
+		var live []alloc.Block
+		for range rapid.IntRange(20, 150).Draw(t, "steps") {
+			i := 0
+			if len(live) > 0 {
+				i = rapid.IntRange(0, len(live)-1).Draw(t, "block")
+			}
+			switch k := rapid.IntRange(0, 12).Draw(t, "step"); {
+			case k < 6 || len(live) == 0:
+				size := sim.Bytes(rapid.OneOf(rapid.Int64Range(1, 1<<20), rapid.Int64Range(1<<20, 45<<20), rapid.Int64Range(16<<20, 90<<20)).Draw(t, "size"))
+				b, err := a.Malloc(size, alloc.Stream(rapid.IntRange(0, 1).Draw(t, "stream")))
+				if err == nil {
+					live = append(live, b)
+				}
+			case k < 9:
+				a.Free(live[i])
+				live = append(live[:i], live[i+1:]...)
+			case k < 10:
+				env.held = append(env.held, live[i])
+				live = append(live[:i], live[i+1:]...)
+			case k < 11:
+				a.RecordStream(live[i], 2)
+			case k < 12:
+				env.passed[2] = min(env.passed[2]+rapid.IntRange(0, 3).Draw(t, "passed"), env.recorded[2])
+			default:
+				// The stitching allocator gives mappings up of which no
+				// history tells.
+				if o.Backend == alloc.BackendCaching && rapid.IntRange(0, 4).Draw(t, "empty") == 0 {
+					a.(alloc.Reclaimer).EmptyCache()
+				}
+			}
+		}
+		s := &snapshot.Snapshot{Settings: Settings(want)}
+		rec.AddTo(s)
+		var file bytes.Buffer
+		if err := snapshot.Write(&file, s); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = snapshot.Read(&file, "written"); err != nil {
+			t.Fatal(err)
+		}
+		setup, notes := Infer(s)
+		if setup != want || notes != nil {
+			t.Fatalf("%+v, want %+v; %v", setup, want, notes)
+		}
+		h, err := Rebuild(s, 0, setup.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Replay(h, setup, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases++
+		if h.Guessed > 0 {
+			return // the record leaves a size open: any may follow
+		}
+		if r.First != nil {
+			t.Fatal(r.First)
+		}
+		if len(h.Start) > 0 {
+			truncated++
+			return
+		}
+		if x, y := a.Stats(), r.Stats; x.Reserved != y.Reserved || x.Active != y.Active || x.Requested != y.Requested || x.Segments != y.Segments {
+			t.Fatalf("%+v, replayed %+v", x, y)
+		}
+		seen := map[string]bool{}
+		for _, e := range h.Events {
+			seen[e.Action.String()] = true
+			if e.Making {
+				seen["making "+e.Action.String()] = true
+			}
+		}
+		for _, g := range a.(alloc.Inspector).Segments() {
+			for _, b := range g.Blocks {
+				seen["stitched"] = seen["stitched"] || b.Whole != 0
+			}
+		}
+		count := func(n *int, what string) {
+			if seen[what] {
+				*n++
+			}
+		}
+		count(&ooms, "oom")
+		count(&drains, "making free_requested")
+		count(&stitches, "stitched")
+		if seen["making segment_free"] || seen["making segment_unmap"] {
+			releases++
+		}
+		count(&waits, "making free_completed")
+	})
+	if ooms*20 < cases || drains*20 < cases || stitches*20 < cases || releases*20 < cases || waits*20 < cases || truncated*20 < cases {
+		t.Errorf("%d cases: %d out of memory, %d with drained, %d with stitched blocks, %d that release, %d that wait, %d from the middle", cases, ooms, drains, stitches, releases, waits, truncated)
 	}
 }
 
@@ -207,10 +350,10 @@ func TestInfer(t *testing.T) {
 		want := alloc.DefaultOptions()
 		c.change(&want)
 		got, notes := Infer(&snapshot.Snapshot{Settings: c.settings, Traces: [][]snapshot.Event{{{Frames: c.frames}}}})
-		if got != want || fmt.Sprint(notes) != c.notes {
+		if got != (Setup{Options: want}) || fmt.Sprint(notes) != c.notes {
 			t.Errorf("%s: %+v %v", c.name, got, notes)
 		}
-		if err := got.Validate(); err != nil {
+		if err := got.Options.Validate(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -237,7 +380,8 @@ func TestInferFromContents(t *testing.T) {
 		{"no rests", segment(true, true, block(2<<20+512, 2<<20)), true, true},
 		{"a map", &snapshot.Snapshot{Traces: [][]snapshot.Event{{{Action: snapshot.SegmentMap}}}}, false, true},
 	} {
-		o, _ := Infer(c.s)
+		setup, _ := Infer(c.s)
+		o := setup.Options
 		if (o.Dialect == alloc.DialectTorchNPU) != c.npu || o.ExpandableSegments != c.expandable {
 			t.Errorf("%s: %s, expandable %t", c.name, o.Dialect, o.ExpandableSegments)
 		}
@@ -288,7 +432,7 @@ func TestDamagedHistory(t *testing.T) {
 			refused++
 			return
 		}
-		r, err := Replay(h, o, 3)
+		r, err := Replay(h, Setup{Options: o}, 3)
 		if err != nil {
 			refused++
 		} else if r.First != nil {
@@ -332,7 +476,7 @@ func BenchmarkReplay(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, err := Replay(h, o, 10)
+		r, err := Replay(h, Setup{Options: o}, 10)
 		if err != nil {
 			b.Fatal(err)
 		}

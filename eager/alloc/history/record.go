@@ -1,6 +1,8 @@
 package history
 
 import (
+	"strconv"
+
 	"smartswap/eager/alloc"
 	"smartswap/formats/snapshot"
 )
@@ -11,8 +13,23 @@ type Recorder struct {
 	device  int
 	context func() (timeUS int64, frames []snapshot.Frame)
 	events  []snapshot.Event // a ring once it is full
+	making  map[stack][]snapshot.Frame
 	oldest  int
 	limit   int
+}
+
+// making is the innermost frame of what happens while room is made for a request
+// (alloc.Trace.Making).
+var making = snapshot.Frame{Name: "making room", File: "allocator"}
+
+// partFile marks the frame of a block that is part of an active stitched one,
+// which the history knows by its own address: the frame's name.
+const partFile = "stitched block"
+
+// stack identifies a call stack of the run.
+type stack struct {
+	first  *snapshot.Frame
+	length int
 }
 
 // Record starts to keep the history of a, which belongs to device. context, if
@@ -20,7 +37,7 @@ type Recorder struct {
 // the program; equal places should share a slice. limit > 0 is the number of
 // events to keep, of which the oldest are lost first; 0 = all.
 func Record(a alloc.Inspector, device, limit int, context func() (timeUS int64, frames []snapshot.Frame)) *Recorder {
-	r := &Recorder{from: a, device: device, limit: limit, context: context}
+	r := &Recorder{from: a, device: device, limit: limit, context: context, making: make(map[stack][]snapshot.Frame)}
 	a.Observe(r.add)
 	return r
 }
@@ -30,6 +47,9 @@ func (r *Recorder) add(t alloc.Trace) {
 	if r.context != nil {
 		e.TimeUS, e.Frames = r.context()
 	}
+	if t.Making {
+		e.Frames = r.whileMaking(e.Frames)
+	}
 	if r.limit == 0 || len(r.events) < r.limit {
 		r.events = append(r.events, e)
 		return
@@ -38,6 +58,20 @@ func (r *Recorder) add(t alloc.Trace) {
 	if r.oldest++; r.oldest == r.limit {
 		r.oldest = 0
 	}
+}
+
+// whileMaking is frames with making before them, the same slice each time.
+func (r *Recorder) whileMaking(frames []snapshot.Frame) []snapshot.Frame {
+	key := stack{length: len(frames)}
+	if len(frames) > 0 {
+		key.first = &frames[0]
+	}
+	list, ok := r.making[key]
+	if !ok {
+		list = append([]snapshot.Frame{making}, frames...)
+		r.making[key] = list
+	}
+	return list
 }
 
 // AddTo adds the device's segments as they are now and its history to s, which
@@ -50,6 +84,9 @@ func (r *Recorder) AddTo(s *snapshot.Snapshot) {
 		}
 		for i, b := range g.Blocks {
 			seg.Blocks[i] = snapshot.Block{Address: b.Addr, Size: b.Size, Requested: b.Requested, State: stateOf(b.State)}
+			if b.Whole != 0 {
+				seg.Blocks[i].Frames = []snapshot.Frame{{Name: strconv.FormatUint(b.Whole, 10), File: partFile}}
+			}
 		}
 		s.Segments = append(s.Segments, seg)
 	}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,8 +17,10 @@ type Result struct {
 	Streams, Pools      int   // that they use
 	StartUS             int64 // time of the first event; 0 = not told
 	Recorded, Model     Driver
-	// Stats are the model's at the end; peaks are those since the start.
+	// Stats are the model's at the end; peaks are those since the start. Costs
+	// are what it did since then; polls for events are not meant.
 	Stats   alloc.Stats
+	Costs   alloc.Costs
 	Samples []Sample
 	First   *Difference // nil if the model did what was recorded
 }
@@ -73,38 +76,45 @@ func (d *Difference) String() string {
 	return fmt.Sprintf("event %d, %s: recorded %s, model %s", d.Event, d.What, d.Recorded, d.Model)
 }
 
-// Replay hands the requests of h to an allocator with options o and compares
+// Replay hands the requests of h to an allocator of that set-up and compares
 // what it asks of the driver, and which blocks it hands out, with the record.
-// New segments get the recorded addresses; frees that wait for other streams
-// are completed when the record says so. samples is the number of samples to
-// take, at equal numbers of events. An error means that the model cannot follow
-// at all: options or backend without segments, a state it does not accept, or
-// sums beyond its bounds. O(n log n).
+// Frees that wait for other streams are completed when the record says so.
+// samples is the number of samples to take, at equal numbers of events. An error
+// means that the model cannot follow at all: options or backend without
+// segments, a state it does not accept, or sums beyond its bounds. O(n log n),
+// and linear in the number of frees that wait at each completion.
 //
-// The file does not tell the device's capacity, so the model never runs out of
-// memory: segments that were given back are taken for an emptied cache. A record
-// of a garbage collection, which gives only some back, therefore differs.
-func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
+// New segments get the recorded addresses, but those of a record of the model's
+// own that begins with the run, which its own arithmetic must arrive at.
+//
+// The files of frameworks do not tell the device's capacity, so the model never
+// runs out of memory: segments that were given back are taken for an emptied
+// cache. A record of a garbage collection, which gives only some back, therefore
+// differs. With the model's own records it makes room when the recorded one did,
+// and fails where that failed. What no history tells are the mappings that the
+// stitching allocator gives up when the program empties its cache.
+func Replay(h *History, setup Setup, samples int) (*Result, error) {
+	o := setup.Options
 	o.EventPolicy = alloc.EventQuery // when frees are over is in the record
-	p := &replayer{h: h, r: &Result{}, blocks: make(map[uint64]alloc.Block), pending: make(map[uint64]alloc.Stream)}
+	p := &replayer{h: h, r: &Result{}, own: setup.Own, options: o, blocks: make(map[uint64]held), pending: make(map[uint64]held), waits: make(map[uint64]uint64)}
 	pools := 1
 	for _, e := range h.Events {
-		p.streams, pools = max(p.streams, e.Stream+1), max(pools, e.Pool+1)
+		p.waiting, pools = max(p.waiting, e.Stream+1), max(pools, e.Pool+1)
 	}
 	for _, g := range h.Start {
-		p.streams, pools = max(p.streams, g.Stream+1), max(pools, int(g.Pool)+1)
+		p.waiting, pools = max(p.waiting, g.Stream+1), max(pools, int(g.Pool)+1)
 	}
-	p.r.Streams, p.r.Pools = int(p.streams), pools
+	p.r.Streams, p.r.Pools = int(p.waiting), pools
 	if len(h.Events) > 0 {
 		p.r.StartUS = h.Events[0].TimeUS
 	}
-	a, err := alloc.New(o, 0, p)
+	a, err := alloc.New(o, setup.Capacity, p)
 	if err != nil {
 		return nil, err
 	}
 	m, ok := a.(model)
 	if !ok {
-		return nil, fmt.Errorf("backend = %q cannot take over a recorded state; allowed: %q", o.Backend, alloc.BackendCaching)
+		return nil, fmt.Errorf("backend = %q has no segments to replay; allowed: %q %q", o.Backend, alloc.BackendCaching, alloc.BackendStitching)
 	}
 	p.m = m
 	p.pools = append(p.pools, alloc.DefaultPool)
@@ -114,12 +124,8 @@ func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
 	if err := p.restore(); err != nil {
 		return nil, fmt.Errorf("the state at the start: %w", err)
 	}
-	m.Observe(func(t alloc.Trace) {
-		if act := actionOf(t.Action); driverAction(act) {
-			p.got = append(p.got, Event{Action: act, Addr: t.Addr, Size: t.Size, Stream: t.Stream})
-			p.r.Model.count(act, t.Size)
-		}
-	})
+	m.Observe(p.observe)
+	p.pendingAtStart()
 	for i := range h.Events {
 		if err := p.step(i); err != nil {
 			return nil, err
@@ -128,9 +134,10 @@ func Replay(h *History, o alloc.Options, samples int) (*Result, error) {
 			p.sample(&h.Events[i])
 		}
 	}
+	p.catchUp()
 	p.compareDriver(len(h.Events))
 	p.compareFinal()
-	p.r.Stats = m.Stats()
+	p.r.Stats, p.r.Costs = m.Stats(), m.TakeCosts()
 	return p.r, nil
 }
 
@@ -153,30 +160,82 @@ func driverAction(a snapshot.Action) bool {
 }
 
 // replayer drives the model. It is also the model's Env: a block whose free is
-// completed later waits for a stream of its own, on which nothing else is, until
-// the record completes it.
+// completed later waits for a stream on which nothing is ever over, until the
+// record completes it.
 type replayer struct {
-	h      *History
-	r      *Result
-	m      model
-	pools  []alloc.PoolID         // the model's, by the record's number
-	blocks map[uint64]alloc.Block // active ones, by recorded address
+	h       *History
+	r       *Result
+	m       model
+	own     bool
+	options alloc.Options
+	pools   []alloc.PoolID  // the model's, by the record's number
+	blocks  map[uint64]held // allocated ones, by recorded address
 
-	pending map[uint64]alloc.Stream // freed blocks that wait, by recorded address
-	streams alloc.Stream            // streams so far: recorded ones, then those to wait for
-	done    []bool                  // by stream: what waits for it may go
-	idle    []alloc.Stream          // to wait for that nobody uses
-	retired []alloc.Stream          // done, but perhaps not yet noticed
+	waiting alloc.Stream      // the stream to wait for
+	pending map[uint64]held   // freed blocks that wait, by recorded address
+	waits   map[uint64]uint64 // recorded address of those, by the model's
+
+	// inside are the events while room was made for the next request, all but
+	// those of the driver: the model has them come about.
+	inside []int
 
 	expected []Event // of record and model between two requests
 	got      []Event
 }
 
-// Record implements alloc.Env: an event is the stream that it is on.
-func (p *replayer) Record(s alloc.Stream) alloc.Event { return alloc.Event(s) }
+// held is a block of the model.
+type held struct {
+	block  alloc.Block
+	stream alloc.Stream
+}
+
+// Record implements alloc.Env.
+func (p *replayer) Record(alloc.Stream) alloc.Event { return 0 }
 
 // Done implements alloc.Env.
-func (p *replayer) Done(e alloc.Event) bool { return p.done[e] }
+func (p *replayer) Done(alloc.Event) bool { return false }
+
+// Drain implements alloc.Drainer: the frees of the recorded one, of which the
+// last made the request fit or none did.
+func (p *replayer) Drain() bool {
+	last := -1
+	for k, i := range p.inside {
+		if e := &p.h.Events[i]; e.Action == snapshot.FreeRequested || !e.Making {
+			last = k
+		}
+	}
+	if last < 0 {
+		return false
+	}
+	drained := p.inside[:last+1]
+	p.inside = p.inside[last+1:]
+	p.follow(drained)
+	return true
+}
+
+// follow replays frees and their completions.
+func (p *replayer) follow(events []int) {
+	for _, i := range events {
+		if p.h.Events[i].Action == snapshot.FreeRequested {
+			p.free(i)
+		} else {
+			p.complete(i)
+		}
+	}
+}
+
+// observe is the model's observer.
+func (p *replayer) observe(t alloc.Trace) {
+	act := actionOf(t.Action)
+	if driverAction(act) {
+		p.got = append(p.got, Event{Action: act, Addr: t.Addr, Size: t.Size, Stream: t.Stream})
+		p.r.Model.count(act, t.Size)
+	}
+	if addr, ok := p.waits[t.Addr]; ok && act == snapshot.FreeCompleted {
+		delete(p.waits, t.Addr)
+		delete(p.pending, addr)
+	}
+}
 
 // restore puts the model into the state at the start.
 func (p *replayer) restore() error {
@@ -190,7 +249,7 @@ func (p *replayer) restore() error {
 	for _, g := range p.m.Segments() {
 		for _, b := range g.Blocks {
 			if b.State == alloc.Allocated {
-				p.blocks[b.Addr] = b.Block
+				p.blocks[b.Addr] = held{b.Block, g.Stream}
 			}
 		}
 	}
@@ -201,6 +260,22 @@ func (p *replayer) restore() error {
 	return nil
 }
 
+// pendingAtStart frees the blocks that were given up before the record begins:
+// the first that it tells of them is that their free is complete.
+func (p *replayer) pendingAtStart() {
+	told := make(map[uint64]bool)
+	for i := range p.h.Events {
+		e := &p.h.Events[i]
+		if _, ok := p.blocks[e.Addr]; !ok || told[e.Addr] || driverAction(e.Action) {
+			continue
+		}
+		told[e.Addr] = true
+		if e.Action == snapshot.FreeCompleted {
+			p.giveUp(e.Addr, true)
+		}
+	}
+}
+
 // step replays event i.
 func (p *replayer) step(i int) error {
 	e := &p.h.Events[i]
@@ -208,32 +283,39 @@ func (p *replayer) step(i int) error {
 	case snapshot.SegmentAlloc, snapshot.SegmentMap:
 		p.expect(e)
 	case snapshot.SegmentFree, snapshot.SegmentUnmap:
-		if i == 0 || p.h.Events[i-1].Action != e.Action { // the first of a run
+		if !p.making(e) && (i == 0 || p.h.Events[i-1].Action != e.Action) { // the first of a run
 			p.compareDriver(i)
 			p.m.EmptyCache()
-			p.settle()
 		}
 		p.expect(e)
 	case snapshot.OOM:
 		p.r.OOMs++
+		if p.own {
+			return p.fail(i)
+		}
 	case snapshot.Alloc:
 		p.r.Allocs++
 		return p.alloc(i)
 	case snapshot.FreeRequested:
 		p.r.Frees++
-		p.free(i)
+		if p.making(e) {
+			p.inside = append(p.inside, i)
+		} else {
+			p.free(i)
+		}
 	case snapshot.FreeCompleted:
-		if s, waits := p.pending[e.Addr]; waits {
-			delete(p.pending, e.Addr)
-			p.done[s] = true
-			p.retired = append(p.retired, s)
-		} else if b, active := p.blocks[e.Addr]; active { // its request was lost
-			delete(p.blocks, e.Addr)
-			p.m.Free(b)
+		if p.making(e) || len(p.inside) > 0 { // what is drained may be free at once
+			p.inside = append(p.inside, i)
+		} else {
+			p.complete(i)
 		}
 	}
 	return nil
 }
+
+// making tells whether e came about while room was made. A file without a
+// capacity leaves the model no way to get there by itself.
+func (p *replayer) making(e *Event) bool { return p.own && e.Making }
 
 // expect notes an event that the model should show too.
 func (p *replayer) expect(e *Event) {
@@ -241,68 +323,114 @@ func (p *replayer) expect(e *Event) {
 	p.expected = append(p.expected, *e)
 }
 
-// alloc replays an allocation. What the driver had to do for it comes before it
-// in the record.
-func (p *replayer) alloc(i int) error {
+// malloc replays a request of size bytes, the one that event i tells of. What
+// the driver had to do for it comes before it in the record.
+func (p *replayer) malloc(i int, size sim.Bytes) (alloc.Block, error) {
 	e := &p.h.Events[i]
-	for _, x := range p.expected {
-		if x.Action == snapshot.SegmentAlloc || x.Action == snapshot.SegmentMap {
-			p.m.PlaceNext(x.Addr)
-			break
+	if !p.own || len(p.h.Start) > 0 {
+		if p.options.Backend == alloc.BackendStitching {
+			p.m.PlaceNext(e.Addr)
+		}
+		for _, x := range p.expected {
+			if x.Action == snapshot.SegmentAlloc || x.Action == snapshot.SegmentMap {
+				p.m.PlaceNext(x.Addr)
+				break
+			}
 		}
 	}
-	b, err := p.m.MallocIn(p.pools[e.Pool], max(e.Size, 1), e.Stream)
-	if err != nil {
-		return fmt.Errorf("event %d: %w", e.Index, err)
+	b, err := p.m.MallocIn(p.pools[e.Pool], max(size, 1), e.Stream)
+	var oom *alloc.OOM
+	if err != nil && !errors.As(err, &oom) {
+		return b, fmt.Errorf("event %d: %w", e.Index, err)
 	}
-	p.settle()
+	p.catchUp()
 	p.compareDriver(i)
+	return b, nil
+}
+
+// catchUp replays what the record did while it made room and the model, going
+// another way, did not.
+func (p *replayer) catchUp() {
+	rest := p.inside
+	p.inside = nil
+	p.follow(rest)
+}
+
+// alloc replays an allocation.
+func (p *replayer) alloc(i int) error {
+	e := &p.h.Events[i]
+	b, err := p.malloc(i, e.Size)
+	if err != nil {
+		return err
+	}
+	if b == alloc.NoBlock {
+		p.differ(i, fmt.Sprintf("a block at %d", e.Addr), "out of memory")
+		return nil
+	}
 	if addr, size := p.m.Range(b); addr != e.Addr {
 		p.differ(i, fmt.Sprintf("a block at %d", e.Addr), fmt.Sprintf("at %d, of %d bytes", addr, size))
 	}
 	if old, active := p.blocks[e.Addr]; active { // only after a difference
-		p.m.Free(old)
+		p.m.Free(old.block)
 	}
-	p.blocks[e.Addr] = b
+	p.blocks[e.Addr] = held{b, e.Stream}
 	return nil
 }
+
+// fail replays a request that failed, of which the record tells the rounded size.
+func (p *replayer) fail(i int) error {
+	e := &p.h.Events[i]
+	size := e.Size
+	if least, _, err := p.options.BlockSizes(max(size, 1)); err != nil || least != size {
+		size -= npuPad
+	}
+	b, err := p.malloc(i, size)
+	if err == nil && b != alloc.NoBlock {
+		addr, _ := p.m.Range(b)
+		p.differ(i, "out of memory", fmt.Sprintf("a block at %d", addr))
+		p.m.Free(b)
+	}
+	return err
+}
+
+// npuPad is what torch_npu adds to a request before it rounds.
+const npuPad = 32
 
 // free replays the request of a free.
 func (p *replayer) free(i int) {
 	e := &p.h.Events[i]
-	b, ok := p.blocks[e.Addr]
+	atOnce := false
+	if i+1 < len(p.h.Events) {
+		next := &p.h.Events[i+1]
+		atOnce = next.Action == snapshot.FreeCompleted && next.Addr == e.Addr && !p.making(next)
+	}
+	p.giveUp(e.Addr, !atOnce)
+}
+
+// giveUp frees the block of a recorded address, which then may wait. There is
+// none if it was given up twice.
+func (p *replayer) giveUp(addr uint64, wait bool) {
+	b, ok := p.blocks[addr]
 	if !ok {
-		return // requested twice
+		return
 	}
-	delete(p.blocks, e.Addr)
-	if next := i + 1; next == len(p.h.Events) || p.h.Events[next].Action != snapshot.FreeCompleted || p.h.Events[next].Addr != e.Addr {
-		s := p.waitStream()
-		p.pending[e.Addr] = s
-		p.m.RecordStream(b, s)
+	delete(p.blocks, addr)
+	if wait {
+		at, _ := p.m.Range(b.block)
+		p.pending[addr], p.waits[at] = b, addr
+		p.m.RecordStream(b.block, p.waiting)
 	}
-	p.m.Free(b)
+	p.m.Free(b.block)
 }
 
-// waitStream is a stream that nothing waits for.
-func (p *replayer) waitStream() alloc.Stream {
-	if n := len(p.idle); n > 0 {
-		s := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		p.done[s] = false
-		return s
+// complete ends a free that waits. One that nobody has requested is both.
+func (p *replayer) complete(i int) {
+	addr := p.h.Events[i].Addr
+	if b, ok := p.pending[addr]; ok {
+		p.m.EraseStream(b.block, p.waiting, b.stream)
+	} else {
+		p.giveUp(addr, false)
 	}
-	s := p.streams
-	p.streams++
-	for len(p.done) < int(p.streams) {
-		p.done = append(p.done, false)
-	}
-	return s
-}
-
-// settle is called when the model has noticed all completed frees.
-func (p *replayer) settle() {
-	p.idle = append(p.idle, p.retired...)
-	p.retired = p.retired[:0]
 }
 
 // compareDriver compares what record and model asked of the driver since the

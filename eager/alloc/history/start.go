@@ -2,9 +2,11 @@ package history
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 
 	"smartswap/eager/alloc"
 	"smartswap/formats/snapshot"
@@ -38,6 +40,7 @@ type Event struct {
 	Stream alloc.Stream
 	Pool   int
 	TimeUS int64
+	Making bool // as in alloc.Trace; only the model's own records tell
 }
 
 // Rebuild finds the state in which the record of a device begins: it takes the
@@ -45,38 +48,67 @@ type Event struct {
 // the allocator. A record that contradicts itself or the final segments is an
 // error, one line with the index of the event; so is a device without segments
 // and events. O(n log n).
+//
+// One of the model's own whose beginning is lost starts after the first request
+// in it, of which the part before may be lost, too.
 func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error) {
-	u := undoer{names: newNames(s, device), options: o, live: make(map[uint64]block), lowest: make(map[class]uint64)}
 	h := &History{}
 	for i := range s.Segments {
 		if g := s.Segments[i]; g.Device == device {
 			h.Final = append(h.Final, g)
 		}
 	}
-	for _, g := range h.Final {
-		if err := u.final(g); err != nil {
-			return nil, err
-		}
-	}
+	names := newNames(s, device)
+	own := false
 	if device < len(s.Traces) {
 		for i, e := range s.Traces[device] {
 			if e.Action < snapshot.Dump { // what follows changes no memory
-				h.Events = append(h.Events, Event{i, e.Action, e.Addr, e.Size, u.names.stream(e.Stream), u.names.pool(e.Addr), e.TimeUS})
+				inside := len(e.Frames) > 0 && e.Frames[0] == making
+				own = own || inside
+				h.Events = append(h.Events, Event{i, e.Action, e.Addr, e.Size, names.stream(e.Stream), names.pool(e.Addr), e.TimeUS, inside})
 			}
 		}
 	}
 	if len(h.Final) == 0 && len(h.Events) == 0 {
-		return nil, fmt.Errorf("device %d has no segments and no events", device)
+		return nil, errors.New("no segments and no events")
 	}
-	u.past = newTimeline(h.Events)
-	for i, e := range slices.Backward(h.Events) {
+	if err := h.undo(0, names, o); err != nil {
+		return nil, err
+	}
+	if !own || len(h.Start) == 0 {
+		return h, nil
+	}
+	first := slices.IndexFunc(h.Events, func(e Event) bool { return e.Action == snapshot.Alloc || e.Action == snapshot.OOM }) + 1
+	if err := h.undo(first, names, o); err != nil {
+		return nil, err
+	}
+	h.Events = h.Events[first:]
+	return h, nil
+}
+
+// undo sets the start to the state before the event of that index.
+func (h *History) undo(from int, names *names, o alloc.Options) error {
+	u := undoer{names: names, options: o, live: make(map[uint64]block), lowest: make(map[class]uint64), past: newTimeline(h.Events)}
+	for i, e := range h.Events {
+		if e.Action == snapshot.SegmentMap {
+			e.Index = i
+			u.maps = append(u.maps, e)
+		}
+	}
+	for _, g := range h.Final {
+		if err := u.final(g); err != nil {
+			return err
+		}
+	}
+	for i := len(h.Events) - 1; i >= from; i-- {
+		e := h.Events[i]
 		if err := u.undo(i, e); err != nil {
-			return nil, fmt.Errorf("event %d (%v of %d bytes at address %d): %w", e.Index, e.Action, e.Size, e.Addr, err)
+			return fmt.Errorf("event %d (%v of %d bytes at address %d): %w", e.Index, e.Action, e.Size, e.Addr, err)
 		}
 	}
 	var err error
 	h.Start, h.Guessed, err = u.start()
-	return h, err
+	return err
 }
 
 // undoer is the state of a device while it goes back in time.
@@ -84,7 +116,8 @@ type undoer struct {
 	names   *names
 	options alloc.Options
 	past    timeline
-	spans   []span // by address
+	maps    []Event // those of SegmentMap, with Index counting h.Events
+	spans   []span  // by address
 	live    map[uint64]block
 	lowest  map[class]uint64 // where ranges of expandable segments that are there now will be mapped
 }
@@ -125,7 +158,16 @@ func (u *undoer) final(g snapshot.Segment) error {
 		return fmt.Errorf("segment at address %d: %w", g.Address, err)
 	}
 	for _, b := range g.Blocks {
-		if b.State != snapshot.Inactive {
+		switch {
+		case b.State == snapshot.Inactive:
+		case len(b.Frames) > 0 && b.Frames[0].File == partFile:
+			whole, err := strconv.ParseUint(b.Frames[0].Name, 10, 64)
+			if err != nil {
+				return fmt.Errorf("block at address %d: part of the stitched block at %q: want an address", b.Address, b.Frames[0].Name)
+			}
+			f := u.live[whole]
+			u.live[whole] = block{requested: f.requested + b.Requested, size: f.size + b.Size}
+		default:
 			u.live[b.Address] = block{requested: b.Requested, size: b.Size}
 		}
 	}
@@ -192,23 +234,28 @@ const (
 	largePage    = 20 * sim.MiB
 )
 
-// shrink takes a range out of the span that holds it.
+// shrink takes a range out of the spans that hold it. There is one, unless grow
+// took parts of it for another pool.
 func (u *undoer) shrink(e Event) error {
 	j := u.at(e.Addr)
-	if j == len(u.spans) || u.spans[j].addr > e.Addr || sim.Bytes(u.spans[j].end()-e.Addr) < e.Size {
+	k, end := j, e.Addr+uint64(e.Size)
+	for k+1 < len(u.spans) && u.spans[k].end() < end && u.spans[k].end() == u.spans[k+1].addr {
+		k++
+	}
+	if e.Size <= 0 || end < e.Addr || j == len(u.spans) || u.spans[j].addr > e.Addr || u.spans[k].end() < end {
 		return fmt.Errorf("the range is neither unmapped later nor there at the end")
 	}
-	left, right := u.spans[j], u.spans[j]
+	left, right := u.spans[j], u.spans[k]
 	left.size = sim.Bytes(e.Addr - left.addr)
-	right.size = sim.Bytes(right.end() - e.Addr - uint64(e.Size))
-	right.addr = e.Addr + uint64(e.Size)
+	right.size = sim.Bytes(right.end() - end)
+	right.addr = end
 	rest := make([]span, 0, 2)
 	for _, s := range []span{left, right} {
 		if s.size > 0 {
 			rest = append(rest, s)
 		}
 	}
-	u.spans = slices.Replace(u.spans, j, j+1, rest...)
+	u.spans = slices.Replace(u.spans, j, k+1, rest...)
 
 	// If others of the class are there, this is their range of addresses,
 	// which then begins here or before.
@@ -224,14 +271,20 @@ func (u *undoer) shrink(e Event) error {
 	return nil
 }
 
-// grow adds a range. Its pool shows by what lay in it before, or by what it
-// touches, or else by its size.
+// grow adds a range. Its pool shows by what lay in it before, or in what was
+// mapped together with it, or by what it touches, or else by its size.
 func (u *undoer) grow(i int, e Event) error {
 	s := span{addr: e.Addr, size: e.Size, stream: e.Stream, pool: e.Pool, expandable: true}
 	touches := func(o span) bool {
 		return o.expandable && o.stream == s.stream && o.pool == s.pool && (o.end() == s.addr || s.end() == o.addr)
 	}
 	size, found := u.past.lastIn(s.addr, s.end(), i)
+	for k := len(u.maps) - 1; k >= 0 && !found; k-- {
+		m := &u.maps[k]
+		if end := m.Addr + uint64(m.Size); m.Index < i && m.Stream == s.stream && m.Addr < s.end() && s.addr < end {
+			size, found = u.past.lastIn(m.Addr, end, i)
+		}
+	}
 	at := u.at(e.Addr)
 	switch {
 	case found:
@@ -271,6 +324,13 @@ func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 		addrs = append(addrs, addr)
 	}
 	slices.Sort(addrs)
+	if u.options.Backend == alloc.BackendStitching {
+		for _, addr := range addrs {
+			if i := u.at(addr); i == len(u.spans) || u.spans[i].addr > addr {
+				return nil, 0, fmt.Errorf("the block at address %d was stitched before the record begins, of what is not told", addr)
+			}
+		}
+	}
 	for _, s := range u.spans {
 		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: s.expandable}
 		if low, ok := u.lowest[s.class()]; ok && s.expandable {
