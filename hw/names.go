@@ -3,7 +3,7 @@ package hw
 // String is the family's name in catalogue keys, such as "device.mem.norm".
 func (f Family) String() string {
 	return name(int(f), "matmul", "attention", "attention-grad", "norm", "norm-grad", "activation", "activation-grad",
-		"rope", "elementwise", "cast", "embedding", "embedding-grad", "softmax", "optimizer", "reduction")
+		"rope", "elementwise", "cast", "embedding", "embedding-grad", "softmax", "optimizer", "reduction", "layer-norm", "layer-norm-grad")
 }
 
 // String is the collective's name in catalogue keys.

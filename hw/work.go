@@ -22,6 +22,8 @@ const (
 	Softmax // loss: softmax, cross entropy, their gradients; unfused attention scores
 	OptimizerStep
 	Reduction // norms of gradients, overflow checks
+	LayerNorm // Norm and NormGrad are those of RMSNorm
+	LayerNormGrad
 	NumFamilies
 )
 

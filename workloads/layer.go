@@ -199,7 +199,11 @@ type normSaved struct {
 // weight in the order of names.
 func (g *generator) norm(u int, weight NameID, x Arg, rows, width int) (out StorageID, s normSaved) {
 	out = g.tensor(lNormOut, BF16, rows, width)
-	work := moving(hw.Norm, int64(rows)*int64(width), 4)
+	family := hw.Norm
+	if g.m.Style == GPT {
+		family = hw.LayerNorm
+	}
+	work := moving(family, int64(rows)*int64(width), 4)
 	if g.m.Style == GPT {
 		s = normSaved{x, g.tensor(lStats, FP32, 2, rows)}
 		args := []Arg{x, g.weight(u, weight)}
@@ -221,7 +225,14 @@ func (g *generator) normBackward(u int, weight NameID, dy StorageID, s normSaved
 	g.b.Unpack(s.x.Storage)
 	g.b.Unpack(s.stats)
 	dx = g.tensor(lGradient, BF16, rows, width)
-	work := moving(hw.NormGrad, int64(rows)*int64(width), 6)
+	family, bytes := hw.NormGrad, int64(6)
+	if g.m.Style == GPT {
+		// The gradients of weight and bias are kernels of their own, which
+		// read both again: pytorch aten/src/ATen/native/cuda/layer_norm_kernel.cu,
+		// NVIDIA/apex csrc/layer_norm_cuda_kernel.cu.
+		family, bytes = hw.LayerNormGrad, 10
+	}
+	work := moving(family, int64(rows)*int64(width), bytes)
 	args := []Arg{In(dy), s.x, In(s.stats), g.weight(u, weight), Out(dx)}
 	if g.classic() {
 		g.addGradient(u, weight, func(to Arg) {
