@@ -1,0 +1,52 @@
+// Package g10 plans swaps for a program that is known at compile time, as G10
+// does (Zhang et al., MICRO'23; repository platformxlab/G10, src/analysis.cc):
+// to host memory and an SSD, over channels whose capacity is booked kernel by
+// kernel. Plan is pure and needs no runtime; the policy around it runs the
+// plan in unified, direct or the framework's memory.
+//
+// # The plan
+//
+//  1. Inactive periods: the kernels between two uses of a tensor. The last one of
+//     a global wraps into the next iteration and is looped.
+//  2. Estimate: all tensors at all kernels; then, tensor by tensor until every
+//     kernel is below the line, locals are subtracted outside their lives, and
+//     get a planned allocation and a planned free.
+//  3. Until every kernel is below the line, or no period is left: take the period
+//     with the largest size x time of the kernels over the size of the device. For
+//     one that is not looped only the part between half written and half
+//     read back counts. Equals: larger size x length, then in order. One that
+//     spans one kernel, or covers none at or above the line, is dropped.
+//  4. To the SSD if the period is longer than a round trip there and a margin; but
+//     to the host if the SSD is booked out from its start to where its write would
+//     end and the host has room; to the host if the period is long enough only for
+//     that. What would not fit is dropped.
+//  5. The write books its channel forward from the start of the period, the read
+//     backward from its end. It is accepted if the read begins after the write
+//     ended; in between the estimate falls. Looped periods go by plain times.
+//  6. Reads move to earlier kernels while these stay below the line.
+//  7. Hints, by kernel.
+//
+// # What is ours
+//
+// The origin ranks all periods again after each choice. Estimates only fall
+// while periods are chosen, so a benefit can only shrink, and a heap whose top is
+// computed again before it is believed makes exactly the same choices. Times
+// and bytes are integers. Where the origin's order is unspecified (hints of one
+// kernel, equal periods) it is fixed here.
+//
+// Where its description leaves room, three details were settled by the traffic
+// that its simulator reports for plans (published-traffic.csv, kernel-timelines):
+// benefits count kernels over the size of the device while a period is dropped by
+// the line; the kernel in which a write would end does not count when the SSD
+// is asked whether it is booked out; looped periods do not ask. The plan of
+// BERT-256 then moves exactly the reported pages.
+//
+// # Where to start reading
+//
+//	machine.go   Machine: what the planner believes, with units
+//	plan.go      Plan: the seven steps
+//	periods.go   inactive periods and their ranking
+//	estimate.go  the estimate
+//	channel.go   the ledgers
+//	policy.go    the policy and its options
+package g10

@@ -1,0 +1,438 @@
+package g10
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"smartswap/policies"
+	"smartswap/sim"
+)
+
+const (
+	ms = sim.Millisecond
+	kb = sim.Bytes(1000)
+)
+
+// kernel of d milliseconds.
+func kernel(d int, in, out []int32) policies.NominalKernel {
+	return policies.NominalKernel{Span: sim.Time(d) * ms, In: in, Out: out}
+}
+
+// program fills in the lives of the locals.
+func program(kernels []policies.NominalKernel, globals, locals []sim.Bytes) *policies.Nominal {
+	p := &policies.Nominal{Kernels: kernels, Loss: -1}
+	for _, b := range globals {
+		p.Tensors = append(p.Tensors, policies.NominalTensor{Bytes: b, Global: true})
+	}
+	for i, b := range locals {
+		t := policies.NominalTensor{Bytes: b, Birth: -1}
+		id := int32(len(globals) + i)
+		for k := range kernels {
+			if slices.Contains(kernels[k].In, id) || slices.Contains(kernels[k].Out, id) {
+				if t.Birth < 0 {
+					t.Birth = int32(k)
+				}
+				t.Death = int32(k) + 1
+			}
+		}
+		p.Tensors = append(p.Tensors, t)
+	}
+	return p
+}
+
+func ids(n ...int32) []int32 { return n }
+
+// machine moves 1,000 bytes in a millisecond to each tier: a link of 2 MB/s of
+// which the SSD takes half. There are no latencies.
+func machine(gpu, host sim.Bytes) Machine {
+	return Machine{GPU: gpu, Host: host, Link: 2_000_000, SSD: 1_000_000, Delta: 0.5, Line: 1}
+}
+
+// chain is a program of one global (tensor 0) used by kernels 2 and 5, and a
+// local (1) made by kernel 0 and read by kernel 7; each of the 9 kernels takes
+// 2 ms, and kernel k makes local 2+k, which nobody reads.
+func chain() *policies.Nominal {
+	var kernels []policies.NominalKernel
+	locals := []sim.Bytes{2 * kb}
+	for k := range 9 {
+		var in []int32
+		out := ids(int32(2 + k))
+		switch k {
+		case 0:
+			out = ids(1, 2)
+		case 2, 5:
+			in = ids(0)
+		case 7:
+			in = ids(1)
+		}
+		kernels = append(kernels, kernel(2, in, out))
+		locals = append(locals, 100)
+	}
+	return program(kernels, []sim.Bytes{kb}, locals)
+}
+
+func TestPeriods(t *testing.T) {
+	p := chain()
+	want := []Period{
+		{Tensor: 0, From: 3, To: 5, Length: 4 * ms},
+		{Tensor: 0, From: 6, To: 11, Looped: true, Length: 10 * ms},
+		{Tensor: 1, From: 1, To: 7, Length: 12 * ms},
+	}
+	if got := periods(p, newClock(p)); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	// One use: all other kernels, looped. None: no period. First and last kernel: no
+	// gap between iterations.
+	q := program([]policies.NominalKernel{kernel(1, ids(2), nil), kernel(2, ids(0), nil), kernel(3, ids(2), ids(2))}, []sim.Bytes{1, 1, 1}, nil)
+	want = []Period{
+		{Tensor: 0, From: 2, To: 4, Looped: true, Length: 4 * ms},
+		{Tensor: 2, From: 1, To: 2, Length: 2 * ms},
+	}
+	if got := periods(q, newClock(q)); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestEstimate: locals leave the estimate in their order until the line is met.
+func TestEstimate(t *testing.T) {
+	// Three locals of 10 in the kernels 0-1, 2-3, 3; a global of 5.
+	p := program([]policies.NominalKernel{
+		kernel(4, nil, ids(1)), kernel(4, ids(1), nil), kernel(4, nil, ids(2)), kernel(4, ids(2), ids(3)),
+	}, []sim.Bytes{5}, []sim.Bytes{10, 10, 10})
+	for _, c := range []struct {
+		name          string
+		m             Machine
+		estimate      []sim.Bytes
+		allocs, frees []At
+	}{
+		{"everything fits", Machine{GPU: 36, Host: 1, Link: 1, Line: 1}, []sim.Bytes{35, 35, 35, 35}, nil, nil},
+		{"at the line is not below it", Machine{GPU: 35, Host: 1, Link: 1, Line: 1}, []sim.Bytes{25, 25, 25, 25},
+			[]At{{1, 0}, {2, 2}}, []At{{1, 2}, {2, 4}}},
+		{"all are needed", Machine{GPU: 20, Host: 1, Link: 1, Line: 1}, []sim.Bytes{15, 15, 15, 25},
+			[]At{{1, 0}, {2, 2}, {3, 3}}, []At{{1, 2}, {2, 4}, {3, 4}}},
+		{"the first stays in", Machine{GPU: 20, Host: 1, Link: 1, Line: 1, KeepFirst: true}, []sim.Bytes{15, 15, 25, 35},
+			[]At{{2, 2}, {3, 3}}, []At{{2, 4}, {3, 4}}},
+		// 10 bytes take 5 ms to allocate, a kernel 4 ms: two kernels ahead.
+		{"allocated ahead", Machine{GPU: 20, Host: 1, Link: 1, Line: 1, Alloc: 5 * ms * sim.Time(sim.MiB) / 10}, []sim.Bytes{25, 35, 25, 25},
+			[]At{{1, 0}, {2, 0}, {3, 1}}, []At{{1, 2}, {2, 4}, {3, 4}}},
+	} {
+		pl := &planner{p: p, m: c.m, clock: newClock(p), s: &Schedule{}}
+		pl.estimate()
+		if !slices.Equal(pl.est.bytes, c.estimate) || !slices.Equal(pl.s.Allocs, c.allocs) || !slices.Equal(pl.s.Frees, c.frees) {
+			t.Errorf("%s: %v, allocated %v, freed %v\nwant %v, %v, %v", c.name, pl.est.bytes, pl.s.Allocs, pl.s.Frees, c.estimate, c.allocs, c.frees)
+		}
+	}
+}
+
+// TestBenefit: for a period that is not looped the ends do not count.
+func TestBenefit(t *testing.T) {
+	p := chain()
+	pl := &planner{p: p, m: machine(2*kb, 0), clock: newClock(p), s: &Schedule{}}
+	pl.estimate() // 3.9 kb, but 1.9 kb in kernel 8
+	for _, c := range []struct {
+		period Period
+		lo, hi int
+		over   sim.Time
+	}{
+		// 2 kb take 2 ms to the SSD; half of it is 1 ms: one kernel at each end.
+		{Period{Tensor: 1, From: 1, To: 7}, 2, 6, 8 * ms},
+		// 1 kb: half a millisecond, which is a whole kernel too.
+		{Period{Tensor: 0, From: 3, To: 5}, 4, 4, 0},
+		{Period{Tensor: 0, From: 6, To: 11, Looped: true}, 6, 11, 8 * ms}, // kernel 8 is not over
+	} {
+		x := candidate{Period: c.period}
+		x.lo, x.hi = pl.core(&c.period)
+		if want := product(p.Tensors[c.period.Tensor].Bytes, c.over); x.lo != c.lo || x.hi != c.hi || pl.benefit(&x) != want {
+			t.Errorf("%+v: kernels %d to %d, benefit %v; want %d to %d, %v", c.period, x.lo, x.hi, pl.benefit(&x), c.lo, c.hi, want)
+		}
+	}
+}
+
+// TestWhere decides tiers at their thresholds.
+func TestWhere(t *testing.T) {
+	p := chain()
+	base := machine(2*kb, 10*kb)
+	base.SSDLatency, base.SystemLatency = ms/2, ms/4
+	// One way of 1 kb: 0.75 + 1 ms to the SSD, 0.25 + 0.5 ms to the host; the
+	// period must be longer than 2.5 of it: 4.375 ms and 1.875 ms.
+	for _, c := range []struct {
+		name   string
+		length sim.Time
+		change func(*planner)
+		to     policies.TierID
+		ok     bool
+	}{
+		{"just long enough for the SSD", 4375*ms/1000 + 1, nil, policies.SSDTier, true},
+		{"just too short for it", 4375 * ms / 1000, nil, policies.HostTier, true},
+		{"just long enough for the host", 1875*ms/1000 + 1, nil, policies.HostTier, true},
+		{"too short for both", 1875 * ms / 1000, nil, 0, false},
+		{"no host", 4 * ms, func(pl *planner) { pl.m.Host = 0 }, 0, false},
+		{"no SSD", 9 * ms, func(pl *planner) { pl.m.SSD = 0 }, policies.HostTier, true},
+		{"host full at one kernel", 4 * ms, func(pl *planner) { pl.c.host[4] = kb - 1 }, 0, false},
+		{"host has just room", 4 * ms, func(pl *planner) { pl.c.host[4] = kb }, policies.HostTier, true},
+		// The write of 1 kb ends inside kernel 3, which does not count, so
+		// there is no kernel that could be free.
+		{"a write within one kernel", 9 * ms, nil, policies.HostTier, true},
+		{"the same without room in the host", 9 * ms, func(pl *planner) { pl.c.host[3] = 0 }, policies.SSDTier, true},
+	} {
+		pl := &planner{p: p, m: base, clock: newClock(p), s: &Schedule{}}
+		pl.channels()
+		x := &candidate{Period: Period{Tensor: 0, From: 3, To: 5, Length: c.length}}
+		if strings.Contains(c.name, "SSD") && c.change == nil {
+			x.Looped, x.To = true, 5 // does not ask whether the SSD is booked out
+		}
+		if c.change != nil {
+			c.change(pl)
+		}
+		if to, ok := pl.where(x); to != c.to && ok || ok != c.ok {
+			t.Errorf("%s: tier %d %v, want %d %v", c.name, to, ok, c.to, c.ok)
+		}
+	}
+	// A write of 2 kb from kernel 1 on lasts 2 ms: kernel 1 and no more.
+	pl := &planner{p: p, m: base, clock: newClock(p), s: &Schedule{}}
+	pl.channels()
+	x := &candidate{Period: Period{Tensor: 1, From: 1, To: 7, Length: 12 * ms}}
+	if to, _ := pl.where(x); to != policies.SSDTier {
+		t.Error("an idle SSD was taken for booked out")
+	}
+	pl.c.ssdOut[1] = 0
+	if to, _ := pl.where(x); to != policies.HostTier {
+		t.Error("the SSD is booked out, but the host was not taken")
+	}
+	pl.c.host[6] = 0
+	if to, _ := pl.where(x); to != policies.SSDTier {
+		t.Error("the host has no room, but the SSD was not taken")
+	}
+	pl.c.ssdOut[1], pl.c.linkOut[1], pl.c.host[6] = 1, 0, 10*kb
+	if to, _ := pl.where(x); to != policies.HostTier {
+		t.Error("a link that is booked out leaves nothing to the SSD")
+	}
+}
+
+// TestBooking: writes go forward, reads backward, and the SSD's share comes out
+// of the link.
+func TestBooking(t *testing.T) {
+	p := chain()
+	pl := &planner{p: p, m: machine(2*kb, 10*kb), clock: newClock(p), s: &Schedule{}, est: newEstimate(chain(), 2*kb, 2*kb)}
+	pl.channels()
+	before := slices.Clone(pl.est.bytes)
+	pl.c.linkOut[1] = 500 // of 4,000: the SSD gets no more
+	// 2 kb to the SSD, which moves 2 kb in a kernel: 500 in kernel 1, 1,500 in
+	// kernel 2; back 2,000 in kernel 6.
+	if !pl.move(&candidate{Period: Period{Tensor: 1, From: 1, To: 7}}, policies.SSDTier) {
+		t.Fatal("refused")
+	}
+	if m := pl.s.Moves[0]; m.Written != 2 || m.Read != 6 {
+		t.Errorf("written in %d, read from %d, want 2 and 6", m.Written, m.Read)
+	}
+	if pl.c.linkOut[1] != 0 || pl.c.ssdOut[1] != 1500 || pl.c.ssdOut[2] != 500 || pl.c.linkOut[2] != 2500 || pl.c.ssdIn[6] != 0 || pl.c.linkIn[6] != 2000 {
+		t.Errorf("ledgers out %v %v, in %v %v", pl.c.ssdOut, pl.c.linkOut, pl.c.ssdIn, pl.c.linkIn)
+	}
+	for k := range before {
+		want := before[k]
+		if k > 2 && k < 6 {
+			want -= 2 * kb
+		}
+		if pl.est.bytes[k] != want {
+			t.Errorf("kernel %d: estimate %d, want %d", k, pl.est.bytes[k], want)
+		}
+	}
+	// The same once more: 500 in kernel 2, 1,500 in kernel 3; back 2,000 in
+	// kernel 5, since 6 is full.
+	if !pl.move(&candidate{Period: Period{Tensor: 1, From: 1, To: 7}}, policies.SSDTier) {
+		t.Fatal("refused")
+	}
+	if m := pl.s.Moves[1]; m.Written != 2 && m.Written != 3 || m.Read != 5 {
+		t.Errorf("written in %d, read from %d", m.Written, m.Read)
+	}
+	// A refusal leaves nothing behind: the read would begin in the kernel
+	// in which the write ends.
+	ledgers := []ledger{pl.c.ssdOut, pl.c.ssdIn, pl.c.linkOut, pl.c.linkIn}
+	var saved []ledger
+	for _, l := range ledgers {
+		saved = append(saved, slices.Clone(l))
+	}
+	if pl.move(&candidate{Period: Period{Tensor: 1, From: 3, To: 5}}, policies.SSDTier) {
+		t.Error("accepted a read that does not begin after the write ended")
+	}
+	if !reflect.DeepEqual(ledgers, saved) || len(pl.s.Moves) != 2 {
+		t.Error("a refused move left something booked")
+	}
+	// The host holds the tensor from the start of the period to the next use.
+	if !pl.move(&candidate{Period: Period{Tensor: 0, From: 3, To: 7}}, policies.HostTier) {
+		t.Fatal("refused")
+	}
+	if want := []sim.Bytes{10 * kb, 10 * kb, 10 * kb, 9 * kb, 9 * kb, 9 * kb, 9 * kb, 10 * kb, 10 * kb}; !slices.Equal(pl.c.host, want) {
+		t.Errorf("host has %v free, want %v", pl.c.host, want)
+	}
+}
+
+// TestLooped: plain times, no ledger.
+func TestLooped(t *testing.T) {
+	p := chain()
+	m := machine(2*kb, 10*kb)
+	m.SystemLatency = ms / 2
+	pl := &planner{p: p, m: m, clock: newClock(p), s: &Schedule{}, est: newEstimate(p, 2*kb, 2*kb)}
+	pl.channels()
+	before := slices.Clone(pl.est.bytes)
+	link := slices.Clone(pl.c.linkOut)
+	// One way of 1 kb to the host: 1 ms, inside kernel 6. Back 1.5 ms before kernel 2
+	// of the next iteration: kernel 1, counted as 10. The tensor is away in
+	// 7, 8 and 0.
+	if !pl.move(&candidate{Period: Period{Tensor: 0, From: 6, To: 11, Looped: true}}, policies.HostTier) {
+		t.Fatal("refused")
+	}
+	if mv := pl.s.Moves[0]; mv.Written != 6 || mv.Read != 10 {
+		t.Errorf("written in %d, read from %d, want 6 and 10", mv.Written, mv.Read)
+	}
+	for k := range before {
+		want := before[k]
+		if k == 7 || k == 8 || k == 0 {
+			want -= kb
+		}
+		if pl.est.bytes[k] != want {
+			t.Errorf("kernel %d: estimate %d, want %d", k, pl.est.bytes[k], want)
+		}
+	}
+	if !slices.Equal(link, pl.c.linkOut) {
+		t.Error("a looped period booked the link")
+	}
+	pl.s.Kernels = 9
+	h := pl.s.MoveHints()
+	if len(h) != 2 || h[0].Kind != policies.Prefetch || h[0].Start.N != 1 || h[1].Kind != policies.Evict || h[1].Start.N != 6 {
+		t.Errorf("hints %+v", h)
+	}
+	// Too short for both ways, though the threshold was met.
+	if pl.move(&candidate{Period: Period{Tensor: 1, From: 3, To: 5, Looped: true}}, policies.SSDTier) {
+		t.Error("accepted a looped period without room for both ways")
+	}
+}
+
+// TestPullForward: reads move up to the line, and not before the write ended.
+func TestPullForward(t *testing.T) {
+	p := chain()
+	set := func(bytes ...sim.Bytes) *estimate {
+		e := newEstimate(p, 100, 100)
+		for k, b := range bytes {
+			e.set(k, b)
+		}
+		return e
+	}
+	p.Tensors[1].Bytes = 10
+	for _, c := range []struct {
+		name string
+		est  *estimate
+		want int32
+	}{
+		{"up to the write", set(0, 0, 0, 0, 0, 0, 0, 0, 0), 3},
+		{"up to a full kernel", set(0, 0, 0, 0, 90, 0, 0, 0, 0), 5},
+		{"just below the line", set(0, 0, 0, 0, 89, 0, 0, 0, 0), 3},
+		{"not at all", set(0, 0, 0, 0, 0, 95, 0, 0, 0), 6},
+	} {
+		pl := &planner{p: p, est: c.est, s: &Schedule{Moves: []Move{{Period: Period{Tensor: 1, From: 1, To: 7}, Written: 2, Read: 6, Latest: 6}}}}
+		before := slices.Clone(c.est.bytes)
+		pl.pullForward()
+		if got := pl.s.Moves[0].Read; got != c.want {
+			t.Errorf("%s: read from %d, want %d", c.name, got, c.want)
+		}
+		for k := range before {
+			want := before[k]
+			if int32(k) >= c.want && k < 6 {
+				want += 10
+			}
+			if c.est.bytes[k] != want {
+				t.Errorf("%s: kernel %d: estimate %d, want %d", c.name, k, c.est.bytes[k], want)
+			}
+		}
+	}
+}
+
+// TestLastPass evicts around the fullest kernel only, largest size x length
+// first, and stops.
+func TestLastPass(t *testing.T) {
+	p := program([]policies.NominalKernel{
+		kernel(1, nil, ids(0, 1, 2, 3)), kernel(1, nil, ids(4)), kernel(1, nil, nil), kernel(1, ids(0, 1), nil), kernel(1, ids(2), nil), kernel(1, ids(3), nil),
+	}, nil, []sim.Bytes{30, 40, 30, 10, 5})
+	m := Machine{GPU: 100, SSD: 1, Link: 2, Line: 1, LastPass: 0.6}
+	// Nothing can be moved in time at a byte per second. The fullest kernel
+	// is 1 with 115 bytes. Below 60 after tensors 2 (30 x 3 ms) and 1 (40 x 2 ms).
+	s, err := Plan(p, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moved []int32
+	for _, mv := range s.Moves {
+		moved = append(moved, mv.Tensor)
+		if mv.Tier != policies.SSDTier {
+			t.Errorf("tensor %d goes to tier %d", mv.Tensor, mv.Tier)
+		}
+	}
+	if !slices.Equal(moved, ids(2, 1)) {
+		t.Errorf("moved %v, want [2 1]", moved)
+	}
+	m.LastPass = 0
+	if s, err = Plan(p, m); err != nil || len(s.Moves) != 0 {
+		t.Errorf("without the pass: %v, %v", s.Moves, err)
+	}
+}
+
+// TestOneKernel: the last pass takes no period of one kernel either.
+func TestOneKernel(t *testing.T) {
+	p := program([]policies.NominalKernel{kernel(1, nil, ids(0)), kernel(1, nil, ids(1)), kernel(1, ids(0), nil)}, nil, []sim.Bytes{90, 20})
+	s, err := Plan(p, Machine{GPU: 100, SSD: 1000, Link: 2000, Line: 1, LastPass: 0.5})
+	if err != nil || len(s.Moves) != 0 {
+		t.Errorf("moved %+v, %v", s.Moves, err)
+	}
+}
+
+// TestDropped: periods of one kernel, and those with nothing at or above the
+// line, are not taken even if nothing else is left.
+func TestDropped(t *testing.T) {
+	// Tensor 0 spans one kernel at which memory is short, tensor 1 two at which it is not.
+	p := program([]policies.NominalKernel{
+		kernel(90, nil, ids(0)), kernel(90, nil, ids(2)), kernel(90, ids(0), ids(1)), kernel(90, nil, nil), kernel(90, nil, nil), kernel(90, ids(1), nil),
+	}, nil, []sim.Bytes{10, 10, 95})
+	s, err := Plan(p, Machine{GPU: 100, Host: 1000, Link: 1_000_000, Line: 1})
+	if err != nil || len(s.Moves) != 0 || s.Met {
+		t.Errorf("moved %+v, met %v, %v", s.Moves, s.Met, err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	good := machine(kb, kb)
+	for _, c := range []struct {
+		name   string
+		change func(*Machine)
+		say    string
+	}{
+		{"no memory", func(m *Machine) { m.GPU = 0 }, "GPU"},
+		{"host", func(m *Machine) { m.Host = -1 }, "Host"},
+		{"no link", func(m *Machine) { m.Link = 0 }, "Link"},
+		{"ssd", func(m *Machine) { m.SSD = -1 }, "SSD"},
+		{"no tier", func(m *Machine) { m.Host, m.SSD = 0, 0 }, "at least one tier"},
+		{"latency", func(m *Machine) { m.SSDLatency = -1 }, "SSDLatency"},
+		{"latency", func(m *Machine) { m.SystemLatency = -1 }, "SystemLatency"},
+		{"alloc", func(m *Machine) { m.Alloc = -1 }, "Alloc"},
+		{"delta", func(m *Machine) { m.Delta = 11 }, "Delta"},
+		{"line", func(m *Machine) { m.Line = 0 }, "Line"},
+		{"last pass", func(m *Machine) { m.LastPass = -1 }, "LastPass"},
+		{"last pass without SSD", func(m *Machine) { m.LastPass, m.SSD = 1, 0 }, "LastPass"},
+	} {
+		m := good
+		c.change(&m)
+		if _, err := Plan(chain(), m); err == nil || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %v, want an error about %q", c.name, err, c.say)
+		}
+	}
+	if _, err := Plan(chain(), good); err != nil {
+		t.Error(err)
+	}
+	if _, err := Plan(nil, good); err == nil {
+		t.Error("planned without a program")
+	}
+	if _, err := Plan(&policies.Nominal{Kernels: []policies.NominalKernel{{In: ids(3)}}}, good); err == nil {
+		t.Error("planned for a tensor that does not exist")
+	}
+}
