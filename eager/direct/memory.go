@@ -1,0 +1,591 @@
+package direct
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"smartswap/eager/stream"
+	"smartswap/policies"
+	"smartswap/sim"
+)
+
+// Memory is device memory run by a planner. Make one with New and give it to
+// stream.Device.SetResidency. It is for one device and one goroutine.
+type Memory struct {
+	eng    *sim.Engine
+	dev    Device
+	o      Options
+	self   sim.HandlerID
+	failed func(*NoRoom)
+
+	loss    int32
+	reserve sim.Bytes // the largest working set of a kernel
+	uses    [][]int32 // Ahead: of each tensor the kernels that use it
+	plan    *plan
+	next    *plan // from the next iteration on
+
+	free    ranges
+	used    sim.Bytes
+	tensors []tensor
+	globals []int32
+	queues  [tiers][directions]queue
+	held    [tiers]sim.Bytes
+
+	issued  []use // kernels issued and not begun; from first on
+	first   int
+	running use
+	phase   phase
+	began   sim.Time
+	started bool // globals are placed
+	ahead   int  // Ahead: how many of plan.order are done with
+	waiting []int32
+	stats   Stats
+}
+
+// Device is what the memory needs of a stream.Device.
+type Device interface{ Complete(wait sim.Time) }
+
+type phase uint8
+
+const (
+	idle    phase = iota
+	getting       // the running kernel waits for its operands
+	computing
+)
+
+// tensor is a storage of the program.
+type tensor struct {
+	bytes sim.Bytes
+	at    span
+	place place
+	tier  policies.TierID // where its content is or goes, if not on the device
+	// The write of a wanted tensor does not free its memory. A dead one frees it when
+	// its transfer has ended.
+	wanted, dead bool
+}
+
+// place is where a tensor's content is.
+type place uint8
+
+const (
+	nowhere place = iota // no content, no memory
+	here                 // on the device
+	leaving              // on the device, in a queue out
+	away                 // on a tier
+	coming               // on a tier, with device memory, in a queue in
+)
+
+// queue carries one tensor at a time, first come first served.
+type queue struct {
+	list []int32 // storages; the first is on its way if busy
+	busy bool
+}
+
+// use is a copy of a stream.Use.
+type use struct {
+	index    int32
+	span     sim.Time
+	operands []stream.Operand
+	dead     []int32
+}
+
+// plan is a policies.Plan as the memory works with it.
+type plan struct {
+	hints [][]policies.Action // by kernel
+	moved map[int32]bool      // tensors that it evicts
+	order []need
+}
+
+// need is an evicted tensor and the first backward kernel that uses it.
+type need struct{ tensor, kernel int32 }
+
+// NoRoom is how a run ends that needs more memory than there is.
+type NoRoom struct {
+	Kernel         int32
+	Need, Largest  sim.Bytes // bytes asked for in one range, and the largest free one
+	Used, Capacity sim.Bytes
+}
+
+// Error says what was missing.
+func (e *NoRoom) Error() string {
+	return fmt.Sprintf("direct: kernel %d needs %d bytes in one range; the largest free one has %d, %d of %d are in use and nothing is on its way out",
+		e.Kernel, e.Need, e.Largest, e.Used, e.Capacity)
+}
+
+// Stats are sums since the start.
+type Stats struct {
+	Bytes     [tiers][directions]sim.Bytes // of transfers that ended
+	Transfers [tiers][directions]int64
+	Stall     sim.Time  // kernels waited for memory or content
+	Fetches   int64     // transfers in that a kernel had to ask for
+	Withdrawn int64     // transfers out given up because the tensor was needed again
+	Peak      sim.Bytes // of memory in use
+	NoRoom    *NoRoom   // nil: none
+}
+
+// New returns the memory of a device that runs program p. failed is called at
+// most once, from an event, when a kernel cannot ever run; the memory then does
+// nothing more.
+func New(eng *sim.Engine, dev Device, o Options, p *policies.Nominal, failed func(*NoRoom)) (*Memory, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Memory{eng: eng, dev: dev, o: o, failed: failed, loss: p.Loss, plan: &plan{}}
+	m.free = ranges{{0, max(o.Addresses, o.Capacity)}}
+	m.tensors = make([]tensor, len(p.Tensors))
+	m.uses = make([][]int32, len(p.Tensors))
+	for i := range p.Tensors {
+		m.tensors[i].bytes = p.Tensors[i].Bytes
+		if p.Tensors[i].Global {
+			m.globals = append(m.globals, int32(i))
+		}
+	}
+	for k := range p.Kernels {
+		var set sim.Bytes
+		for _, args := range [][]int32{p.Kernels[k].In, p.Kernels[k].Out} {
+			for _, t := range args {
+				if u := m.uses[t]; len(u) == 0 || u[len(u)-1] != int32(k) {
+					m.uses[t] = append(u, int32(k))
+					set += p.Tensors[t].Bytes
+				}
+			}
+		}
+		m.reserve = max(m.reserve, set)
+	}
+	m.self = eng.Register(m)
+	return m, nil
+}
+
+// Arm gives the plan that is followed from the next first kernel of an iteration
+// on: its hints to evict, and unless Options.Ahead those to prefetch. Hints to
+// allocate and to free are not needed: that is done when a kernel begins.
+func (m *Memory) Arm(p *policies.Plan) error {
+	next := &plan{moved: map[int32]bool{}}
+	if p != nil {
+		for i, h := range p.Hints {
+			if h.What.Kind != policies.ByStatic || h.Start.Kind != policies.AtOp || h.Start.N < 0 {
+				return fmt.Errorf("direct: hint %d is not an action on a tensor of the program at one of its operators", i)
+			}
+			if h.Kind == policies.Evict {
+				if int(h.To) >= tiers || m.o.Tiers[h.To].Out == 0 {
+					return fmt.Errorf("direct: hint %d evicts to tier %d, which is not there", i, h.To)
+				}
+				next.moved[h.What.Static] = true
+			}
+			for int(h.Start.N) >= len(next.hints) {
+				next.hints = append(next.hints, nil)
+			}
+			next.hints[h.Start.N] = append(next.hints[h.Start.N], h)
+		}
+		if m.o.Ahead {
+			next.order = m.needs(next)
+		}
+	}
+	m.next = next
+	return nil
+}
+
+// needs lists the evicted tensors in the order in which backward kernels use
+// them; those of one kernel by number.
+func (m *Memory) needs(p *plan) []need {
+	var list []need
+	for t, kernels := range m.uses {
+		if !p.moved[int32(t)] {
+			continue
+		}
+		if i, _ := slices.BinarySearch(kernels, m.loss+1); i < len(kernels) {
+			list = append(list, need{int32(t), kernels[i]})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b need) int { return int(a.kernel - b.kernel) })
+	return list
+}
+
+// Stats are the sums up to now.
+func (m *Memory) Stats() Stats { return m.stats }
+
+// Issued notes a kernel.
+func (m *Memory) Issued(u *stream.Use) {
+	if m.first > 64 && 2*m.first > len(m.issued) {
+		m.issued = slices.Delete(m.issued, 0, m.first)
+		m.first = 0
+	}
+	m.issued = append(m.issued, use{u.Index, u.Span, slices.Clone(u.Operands), slices.Clone(u.Dead)})
+}
+
+// Begin starts on the oldest kernel issued.
+func (m *Memory) Begin() bool {
+	m.running = m.issued[m.first]
+	m.issued[m.first] = use{}
+	m.first++
+	u := &m.running
+	m.began, m.phase = m.eng.Now(), getting
+	if u.index == 0 {
+		if m.next != nil {
+			m.plan, m.next = m.next, nil
+		}
+		m.ahead = 0
+	}
+	if !m.started && !m.start() {
+		return false
+	}
+	for _, t := range u.dead {
+		m.die(t)
+	}
+	m.follow(u.index)
+	if m.o.Ahead && u.index > m.loss+1 {
+		m.lookAhead()
+	}
+	m.pump()
+	if !m.acquire() {
+		return false
+	}
+	if u.span > 0 {
+		m.compute()
+		return false
+	}
+	m.phase = idle
+	return true
+}
+
+// start places the globals.
+func (m *Memory) start() bool {
+	m.started = true
+	for _, id := range m.globals {
+		if !m.put(id, false) {
+			m.fail(m.tensors[id].bytes)
+			return false
+		}
+		m.tensors[id].place = here
+	}
+	return true
+}
+
+// follow queues what the plan says at kernel k.
+func (m *Memory) follow(k int32) {
+	if int(k) >= len(m.plan.hints) {
+		return
+	}
+	for _, h := range m.plan.hints[k] {
+		id := h.What.Static
+		if id < 0 || int(id) >= len(m.tensors) {
+			continue
+		}
+		t := &m.tensors[id]
+		switch {
+		case h.Kind == policies.Evict && t.place == here && !m.operand(id):
+			m.evict(id, h.To)
+		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving:
+			m.withdraw(id)
+		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == away && !slices.Contains(m.waiting, id):
+			m.waiting = append(m.waiting, id)
+		}
+	}
+}
+
+// operand tells whether the running kernel uses a tensor.
+func (m *Memory) operand(id int32) bool {
+	return slices.ContainsFunc(m.running.operands, func(o stream.Operand) bool { return o.Storage == id })
+}
+
+// evict queues a tensor for a tier. A host that is full sends it to the SSD;
+// where there is none, it stays.
+func (m *Memory) evict(id int32, to policies.TierID) {
+	t := &m.tensors[id]
+	if !m.fits(to, t.bytes) {
+		if to = policies.SSDTier; m.o.Tiers[to].Out == 0 || !m.fits(to, t.bytes) {
+			return
+		}
+	}
+	t.place, t.tier = leaving, to
+	m.held[to] += t.bytes
+	m.push(to, Out, id)
+}
+
+// fits tells whether a tier has room for n more bytes.
+func (m *Memory) fits(to policies.TierID, n sim.Bytes) bool {
+	limit := m.o.Tiers[to].Bytes
+	return limit == 0 || m.held[to]+n <= limit
+}
+
+// withdraw keeps a tensor that was to leave. A write that has begun goes on, but
+// does not free the memory.
+func (m *Memory) withdraw(id int32) {
+	t := &m.tensors[id]
+	if t.wanted {
+		return
+	}
+	m.stats.Withdrawn++
+	if m.unqueue(t.tier, Out, id) {
+		m.held[t.tier] -= t.bytes
+		t.place = here
+		return
+	}
+	t.wanted = true
+}
+
+// lookAhead queues reads in the order of need as long as there is room.
+func (m *Memory) lookAhead() {
+	for ; m.ahead < len(m.plan.order); m.ahead++ {
+		n := m.plan.order[m.ahead]
+		t := &m.tensors[n.tensor]
+		if t.place != away || n.kernel < m.running.index {
+			continue
+		}
+		if !m.prefetch(n.tensor) {
+			return
+		}
+	}
+}
+
+// pump queues the reads that the plan has asked for, first come first served,
+// as memory becomes free.
+func (m *Memory) pump() {
+	for len(m.waiting) > 0 {
+		id := m.waiting[0]
+		if m.tensors[id].place == away && !m.prefetch(id) {
+			return
+		}
+		m.waiting = m.waiting[1:]
+	}
+}
+
+// prefetch queues the read of a tensor if there is room for it beside the largest
+// working set of a kernel.
+func (m *Memory) prefetch(id int32) bool {
+	room := min(m.free.largest(), m.o.Capacity-m.used) - m.reserve
+	if room < m.tensors[id].bytes || !m.put(id, m.plan.moved[id]) {
+		return false
+	}
+	m.fetch(id)
+	return true
+}
+
+// put finds memory for a tensor.
+func (m *Memory) put(id int32, moved bool) bool {
+	t := &m.tensors[id]
+	if m.used+t.bytes > m.o.Capacity {
+		return false
+	}
+	take := m.free.takeLow
+	if moved && m.o.HighEnd {
+		take = m.free.takeHigh
+	}
+	at, ok := take(t.bytes)
+	if !ok {
+		return false
+	}
+	t.at = at
+	m.used += t.bytes
+	m.stats.Peak = max(m.stats.Peak, m.used)
+	return true
+}
+
+// remove gives a tensor's memory back.
+func (m *Memory) remove(t *tensor) {
+	m.free.give(t.at)
+	m.used -= t.bytes
+	t.at = span{}
+}
+
+// fetch queues the read of a tensor that has memory.
+func (m *Memory) fetch(id int32) {
+	t := &m.tensors[id]
+	t.place = coming
+	m.push(t.tier, In, id)
+}
+
+// die ends the life of a tensor.
+func (m *Memory) die(id int32) {
+	t := m.tensor(id, 0)
+	switch t.place {
+	case here:
+		m.remove(t)
+	case away:
+		m.held[t.tier] -= t.bytes
+	case leaving, coming:
+		d := Out
+		if t.place == coming {
+			d = In
+		}
+		if !m.unqueue(t.tier, d, id) {
+			t.dead = true // its transfer is on its way
+			return
+		}
+		m.held[t.tier] -= t.bytes
+		m.remove(t)
+	}
+	t.place = nowhere
+}
+
+// tensor is the state of a storage of n bytes. A program that is not the
+// nominal one may have storages that nobody has seen.
+func (m *Memory) tensor(id int32, n sim.Bytes) *tensor {
+	for int(id) >= len(m.tensors) {
+		m.tensors = append(m.tensors, tensor{})
+	}
+	t := &m.tensors[id]
+	if t.place == nowhere && n > 0 {
+		t.bytes = n
+	}
+	return t
+}
+
+// acquire gets the operands of the running kernel: true if all are on the
+// device.
+func (m *Memory) acquire() bool {
+	if m.o.Drain && m.running.index == m.loss+1 {
+		for i := range m.queues {
+			if len(m.queues[i][Out].list) > 0 {
+				return false
+			}
+		}
+	}
+	ready := true
+	for _, o := range m.running.operands {
+		t := m.tensor(o.Storage, o.Bytes)
+		switch t.place {
+		case nowhere, away:
+			if !m.put(o.Storage, m.plan.moved[o.Storage]) {
+				if !m.hope() {
+					m.fail(t.bytes)
+				}
+				return false
+			}
+			if t.place == nowhere {
+				t.place = here
+				continue
+			}
+			m.stats.Fetches++
+			m.fetch(o.Storage)
+			ready = false
+		case leaving:
+			m.withdraw(o.Storage)
+		case coming:
+			ready = false
+		}
+	}
+	return ready
+}
+
+// hope tells whether a transfer is under way that frees memory.
+func (m *Memory) hope() bool {
+	for i := range m.queues {
+		for d := range m.queues[i] {
+			for _, id := range m.queues[i][d].list {
+				if t := &m.tensors[id]; t.dead || t.place == leaving && !t.wanted {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// fail ends the run.
+func (m *Memory) fail(need sim.Bytes) {
+	m.stats.NoRoom = &NoRoom{Kernel: m.running.index, Need: need, Largest: m.free.largest(), Used: m.used, Capacity: m.o.Capacity}
+	m.phase = idle
+	m.failed(m.stats.NoRoom)
+}
+
+// compute runs the running kernel.
+func (m *Memory) compute() {
+	m.stats.Stall += m.eng.Now() - m.began
+	m.began = m.eng.Now() - m.began // the wait, for Complete
+	m.phase = computing
+	m.eng.After(m.running.span, sim.PrioFinish, m.self, argKernel)
+}
+
+// Arguments of the memory's own events: the end of the running kernel, or of
+// the first transfer of a queue.
+const (
+	argKernel uint32 = iota
+	argQueue         // + tier * directions + direction
+)
+
+// push queues a transfer.
+func (m *Memory) push(tier policies.TierID, d Direction, id int32) {
+	q := &m.queues[tier][d]
+	q.list = append(q.list, id)
+	m.send(tier, d)
+}
+
+// send starts the first transfer of a queue, if none is on its way.
+func (m *Memory) send(tier policies.TierID, d Direction) {
+	q := &m.queues[tier][d]
+	if q.busy || len(q.list) == 0 {
+		return
+	}
+	q.busy = true
+	rate := m.o.Tiers[tier].Out
+	if d == In {
+		rate = m.o.Tiers[tier].In
+	}
+	m.eng.After(duration(m.tensors[q.list[0]].bytes, rate), sim.PrioFinish, m.self, argQueue+uint32(tier)*uint32(directions)+uint32(d))
+}
+
+// unqueue removes a transfer that has not begun.
+func (m *Memory) unqueue(tier policies.TierID, d Direction, id int32) bool {
+	q := &m.queues[tier][d]
+	i := slices.Index(q.list, id)
+	if i < 0 || i == 0 && q.busy {
+		return false
+	}
+	q.list = slices.Delete(q.list, i, i+1)
+	return true
+}
+
+// Handle serves the memory's own events.
+func (m *Memory) Handle(arg uint32, _ sim.Stamp) {
+	if m.stats.NoRoom != nil {
+		return
+	}
+	if arg == argKernel {
+		m.phase = idle
+		m.dev.Complete(m.began)
+		return
+	}
+	tier, d := policies.TierID((arg-argQueue)/uint32(directions)), Direction((arg-argQueue)%uint32(directions))
+	m.arrive(tier, d)
+	m.send(tier, d)
+	if m.phase == getting && m.acquire() {
+		m.compute()
+	}
+	if m.stats.NoRoom == nil {
+		m.pump()
+	}
+}
+
+// arrive ends the first transfer of a queue.
+func (m *Memory) arrive(tier policies.TierID, d Direction) {
+	q := &m.queues[tier][d]
+	t := &m.tensors[q.list[0]]
+	q.list, q.busy = slices.Delete(q.list, 0, 1), false
+	m.stats.Bytes[tier][d] += t.bytes
+	m.stats.Transfers[tier][d]++
+	switch {
+	case t.dead:
+		m.held[tier] -= t.bytes
+		m.remove(t)
+		t.place, t.dead, t.wanted = nowhere, false, false
+	case d == Out && !t.wanted:
+		m.remove(t)
+		t.place = away
+	default: // back, or kept
+		m.held[tier] -= t.bytes
+		t.place, t.wanted = here, false
+	}
+}
+
+// duration of moving n bytes, rounded up to a picosecond.
+func duration(n sim.Bytes, r sim.Rate) sim.Time {
+	hi, lo := bits.Mul64(uint64(n), uint64(sim.Second))
+	lo, carry := bits.Add64(lo, uint64(r-1), 0)
+	if hi += carry; hi >= uint64(r) {
+		return sim.Forever
+	}
+	q, _ := bits.Div64(hi, lo, uint64(r))
+	return sim.Time(min(q, uint64(sim.Forever)))
+}
