@@ -4,6 +4,8 @@ package registry
 
 import (
 	"smartswap/policies"
+	"smartswap/policies/flashneuron"
+	"smartswap/policies/g10"
 	"smartswap/policies/smartswap"
 )
 
@@ -13,6 +15,8 @@ func All() []policies.Registration {
 		policies.None(),
 		policies.LRU(),
 		smartswap.Registration(),
+		flashneuron.Registration(),
+		g10.Registration(),
 	}
 }
 

@@ -13,6 +13,11 @@ import (
 
 // options are what the suite tries besides the defaults, by policy.
 var options = map[string][]policies.Params{
+	"g10": {
+		{"memory": "unified", "gpu_bytes": int64(1 << 30), "compat_first_tensor": true},
+		{"memory": "direct", "tiers": "ssd", "compat_line_factor": 1.060606, "compat_last_pass": 0.9},
+	},
+	"flashneuron": {{"gpu_bytes": int64(1 << 30)}},
 	"smartswap": {
 		{"preset": "paper", "redundant_bytes": int64(64 << 20), "reduction_bytes": int64(64 << 20)},
 		{"preset": "faithful-v2", "min_tensor_bytes": int64(1), "optimizer": "plan"},
