@@ -35,6 +35,10 @@ func (m *Memory) Check() error {
 	}
 	held := m.held
 	used := m.used
+	if m.aside.hi > 0 {
+		used -= m.aside.hi - m.aside.lo
+		all = append(all, owned{m.aside, -2})
+	}
 	for i := range m.tensors {
 		t := &m.tensors[i]
 		_, waits := queued[int32(i)]
@@ -44,7 +48,7 @@ func (m *Memory) Check() error {
 		if t.place == leaving || t.place == coming || t.place == away {
 			held[t.tier] -= t.bytes
 		}
-		if t.place == nowhere || t.place == away {
+		if t.place == nowhere || t.place == away || t.place == scratch {
 			continue
 		}
 		used -= t.bytes
@@ -66,7 +70,7 @@ func (m *Memory) Check() error {
 	slices.SortFunc(all, func(a, b owned) int { return int(min(1, max(-1, a.lo-b.lo))) })
 	for i := range all[1:] {
 		if all[i].hi != all[i+1].lo {
-			return fmt.Errorf("direct: addresses %d to %d of tensor %d (-1: free) are followed by %d of tensor %d",
+			return fmt.Errorf("direct: addresses %d to %d of tensor %d (-1: free, -2: scratch) are followed by %d of tensor %d",
 				all[i].lo, all[i].hi, all[i].id, all[i+1].lo, all[i+1].id)
 		}
 	}

@@ -20,7 +20,9 @@ type Memory struct {
 	failed func(*NoRoom)
 
 	loss    int32
-	reserve sim.Bytes // the largest working set of a kernel
+	reserve sim.Bytes // the largest working set of a kernel, without scratch
+	scratch sim.Bytes // the largest scratch of a kernel
+	aside   span      // where it is
 	uses    [][]int32 // Ahead: of each tensor the kernels that use it
 	plan    *plan
 	next    *plan // from the next iteration on
@@ -74,6 +76,7 @@ const (
 	leaving              // on the device, in a queue out
 	away                 // on a tier
 	coming               // on a tier, with device memory, in a queue in
+	scratch              // scratch memory
 )
 
 // queue carries one tensor at a time, first come first served.
@@ -141,17 +144,27 @@ func New(eng *sim.Engine, dev Device, o Options, p *policies.Nominal, failed fun
 			m.globals = append(m.globals, int32(i))
 		}
 	}
+	for _, id := range o.Scratch {
+		if id < 0 || int(id) >= len(p.Tensors) || p.Tensors[id].Global {
+			return nil, fmt.Errorf("direct: tensor %d is said to be scratch memory: must be a local of the program", id)
+		}
+		m.tensors[id].place = scratch
+	}
 	for k := range p.Kernels {
-		var set sim.Bytes
+		var set, extra sim.Bytes
 		for _, args := range [][]int32{p.Kernels[k].In, p.Kernels[k].Out} {
 			for _, t := range args {
 				if u := m.uses[t]; len(u) == 0 || u[len(u)-1] != int32(k) {
 					m.uses[t] = append(u, int32(k))
-					set += p.Tensors[t].Bytes
+					if m.tensors[t].place == scratch {
+						extra += p.Tensors[t].Bytes
+					} else {
+						set += p.Tensors[t].Bytes
+					}
 				}
 			}
 		}
-		m.reserve = max(m.reserve, set)
+		m.reserve, m.scratch = max(m.reserve, set), max(m.scratch, extra)
 	}
 	m.self = eng.Register(m)
 	return m, nil
@@ -249,9 +262,16 @@ func (m *Memory) Begin() bool {
 	return true
 }
 
-// start places the globals.
+// start sets scratch memory aside and places the globals.
 func (m *Memory) start() bool {
 	m.started = true
+	if m.scratch > m.o.Capacity {
+		m.fail(m.scratch)
+		return false
+	}
+	m.aside, _ = m.free.takeLow(m.scratch)
+	m.used = m.scratch
+	m.stats.Peak = m.scratch
 	for _, id := range m.globals {
 		if !m.put(id, false) {
 			m.fail(m.tensors[id].bytes)
@@ -276,7 +296,7 @@ func (m *Memory) follow(k int32) {
 		switch {
 		case h.Kind == policies.Evict && t.place == here && !m.operand(id):
 			m.evict(id, h.To)
-		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving:
+		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving && !t.dead:
 			m.withdraw(id)
 		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == away && !slices.Contains(m.waiting, id):
 			m.waiting = append(m.waiting, id)
@@ -400,6 +420,8 @@ func (m *Memory) fetch(id int32) {
 func (m *Memory) die(id int32) {
 	t := m.tensor(id, 0)
 	switch t.place {
+	case scratch:
+		return
 	case here:
 		m.remove(t)
 	case away:
@@ -445,6 +467,10 @@ func (m *Memory) acquire() bool {
 	ready := true
 	for _, o := range m.running.operands {
 		t := m.tensor(o.Storage, o.Bytes)
+		if t.dead {
+			ready = false // that of the iteration before, whose transfer has not ended
+			continue
+		}
 		switch t.place {
 		case nowhere, away:
 			if !m.put(o.Storage, m.plan.moved[o.Storage]) {

@@ -226,6 +226,15 @@ func TestClosedForms(t *testing.T) {
 		{name: "no fragments among more addresses", o: ssd(Options{Capacity: 100, Addresses: 400}), p: program(-1, []policies.NominalKernel{
 			kernel(10, nil, ids(0, 1, 2)), kernel(10, ids(0), nil), kernel(10, nil, ids(3)), kernel(1, ids(1, 2), nil)}, nil, []sim.Bytes{40, 30, 20, 45}),
 			ends: []sim.Time{10, 20, 30, 31}},
+		// Kernels 0 and 1 have 30 and 20 bytes of scratch: 30 are set aside, and 69 remain.
+		{name: "scratch memory is shared", o: Options{Capacity: 99, Scratch: ids(1, 2)}, p: program(-1, []policies.NominalKernel{
+			kernel(10, nil, ids(0, 1)), kernel(10, ids(0), ids(2))}, nil, []sim.Bytes{69, 30, 20}), ends: []sim.Time{10, 20},
+			stats: func(s Stats) bool { return s.Peak == 99 }},
+		{name: "scratch memory is set aside", o: Options{Capacity: 98, Scratch: ids(1, 2)}, p: program(-1, []policies.NominalKernel{
+			kernel(10, nil, ids(0, 1)), kernel(10, ids(0), ids(2))}, nil, []sim.Bytes{69, 30, 20}),
+			noRoom: &NoRoom{Kernel: 0, Need: 69, Largest: 68, Used: 30, Capacity: 98}},
+		{name: "more scratch memory than there is", o: Options{Capacity: 29, Scratch: ids(0)}, p: program(-1, []policies.NominalKernel{kernel(10, nil, ids(0))}, nil, []sim.Bytes{30}),
+			noRoom: &NoRoom{Kernel: 0, Need: 30, Largest: 29, Used: 0, Capacity: 29}},
 		{name: "moved tensors at the high end", o: ssd(Options{Capacity: 100, HighEnd: true}), p: program(-1, []policies.NominalKernel{
 			kernel(10, nil, ids(0, 1)), kernel(100, ids(0), nil), kernel(10, nil, ids(2)), kernel(1, ids(1), nil)}, nil, []sim.Bytes{30, 30, 70}),
 			hints: []policies.Action{evict(0, 3)}, ends: []sim.Time{10, 110, 120, 121}},
@@ -250,6 +259,34 @@ func TestClosedForms(t *testing.T) {
 				t.Errorf("the lane has %v busy and %v waiting, stalls are %v", lane.Busy, lane.Wait[stream.Fault], s.Stall)
 			}
 		})
+	}
+}
+
+// TestWorkspaces: the tail that nobody reads, of tensors of one kernel.
+func TestWorkspaces(t *testing.T) {
+	out := func(more ...int32) []policies.NominalKernel {
+		return []policies.NominalKernel{kernel(1, nil, ids(0, 1, 2, 3)), kernel(1, ids(1), more)}
+	}
+	for _, c := range []struct {
+		name string
+		p    *policies.Nominal
+		want []int32
+	}{
+		{"after the last that is read", program(-1, out(), nil, []sim.Bytes{1, 1, 1, 1}), ids(2, 3)},
+		{"written twice", program(-1, out(2), nil, []sim.Bytes{1, 1, 1, 1}), ids(3)},
+		{"a global", program(-1, out(), []sim.Bytes{1, 1, 1}, []sim.Bytes{1}), ids(3)},
+		{"nothing but", program(-1, []policies.NominalKernel{kernel(1, nil, ids(0))}, nil, []sim.Bytes{1}), ids(0)},
+		{"no tensors", &policies.Nominal{}, nil},
+	} {
+		if got := Workspaces(c.p); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	p := program(-1, out(), []sim.Bytes{1}, []sim.Bytes{1, 1, 1})
+	for _, id := range []int32{-1, 0, 4} {
+		if _, err := New(sim.NewEngine(), nil, Options{Capacity: 9, Scratch: ids(id)}, p, nil); err == nil {
+			t.Errorf("took tensor %d for scratch memory", id)
+		}
 	}
 }
 
@@ -315,6 +352,18 @@ func TestUnknownStorages(t *testing.T) {
 	}
 }
 
+// TestNextIteration: a tensor made anew waits for a transfer of its
+// predecessor, here the write of 50 ps that begins at 5 ps.
+func TestNextIteration(t *testing.T) {
+	p := program(-1, []policies.NominalKernel{kernel(5, nil, ids(0)), kernel(5, nil, nil), kernel(5, ids(0), nil)}, nil, []sim.Bytes{50})
+	o := Options{Capacity: 200}
+	o.Tiers[policies.SSDTier] = Tier{Out: fast, In: fast}
+	r := newRig(t, o, p, &policies.Plan{Hints: []policies.Action{evict(0, 1)}})
+	if ends := r.run(t, 2); !slices.Equal(ends, []sim.Time{15, 70}) {
+		t.Errorf("iterations end at %v, want 15 and 70", ends)
+	}
+}
+
 // drawNet is a random net with a forward pass, a loss without operands and a
 // backward pass that reads what the forward pass left.
 func drawNet(t *rapid.T) *policies.Nominal {
@@ -350,6 +399,13 @@ func drawNet(t *rapid.T) *policies.Nominal {
 			}
 		}
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "workspaces") {
+		k := rapid.IntRange(0, 2*n).Draw(t, "kernel")
+		if k != n {
+			kernels[k].Out = append(kernels[k].Out, int32(len(globals)+len(locals)))
+			locals = append(locals, size()/2+1)
+		}
+	}
 	return program(int32(n), kernels, globals, locals)
 }
 
@@ -365,7 +421,7 @@ func stepping(t *rapid.T, r *rig) {
 		}
 		if r.mem.phase == computing {
 			for _, o := range r.mem.running.operands {
-				if p := r.mem.tensors[o.Storage].place; p != here && p != leaving {
+				if p := r.mem.tensors[o.Storage].place; p != here && p != leaving && p != scratch {
 					t.Fatalf("kernel %d computes while tensor %d is at place %d", r.mem.running.index, o.Storage, p)
 				}
 			}
@@ -429,13 +485,23 @@ func naiveNeuron(p *policies.Nominal, capacity sim.Bytes, plan []flashneuron.Lea
 	there := func(id int32) bool {
 		return slices.ContainsFunc(blocks, func(b block) bool { return b.id == id })
 	}
-	var reserve sim.Bytes
+	spaces := Workspaces(p)
+	own := func(k int) []int32 { // operands with memory of their own
+		return slices.DeleteFunc(operandsOf(&p.Kernels[k]), func(id int32) bool { return slices.Contains(spaces, id) })
+	}
+	var reserve, aside sim.Bytes
 	for k := range p.Kernels {
-		var set sim.Bytes
+		var set, all sim.Bytes
 		for _, id := range operandsOf(&p.Kernels[k]) {
+			all += p.Tensors[id].Bytes
+		}
+		for _, id := range own(k) {
 			set += p.Tensors[id].Bytes
 		}
-		reserve = max(reserve, set)
+		reserve, aside = max(reserve, set), max(aside, all-set)
+	}
+	if capacity -= aside; capacity < 0 {
+		return nil, true
 	}
 	for id := range p.Tensors {
 		if p.Tensors[id].Global && !put(int32(id)) {
@@ -464,7 +530,7 @@ func naiveNeuron(p *policies.Nominal, capacity sim.Bytes, plan []flashneuron.Lea
 			settle()
 		}
 		ready := now
-		for _, id := range operandsOf(kernel) {
+		for _, id := range own(k) {
 			if p.Tensors[id].Global {
 				continue
 			}
@@ -500,7 +566,7 @@ func naiveNeuron(p *policies.Nominal, capacity sim.Bytes, plan []flashneuron.Lea
 		}
 	ahead:
 		for j := k + 1; j < len(p.Kernels); j++ {
-			for _, id := range operandsOf(&p.Kernels[j]) {
+			for _, id := range own(j) {
 				if !moved[id] || there(id) {
 					continue
 				}
@@ -527,7 +593,7 @@ func TestAgainstNaive(t *testing.T) {
 		}
 		capacity := max(1, total*sim.Bytes(rapid.IntRange(20, 110).Draw(t, "capacity %"))/100)
 		c := flashneuron.Select(p, capacity)
-		r := newRigT(t, FlashNeuron(capacity, fast), p, &policies.Plan{Hints: c.Hints()})
+		r := newRigT(t, FlashNeuron(capacity, fast, p), p, &policies.Plan{Hints: c.Hints()})
 		r.enqueue(2)
 		stepping(t, r)
 		want, fails := naiveNeuron(p, capacity, c.Offloaded)

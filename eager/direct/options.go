@@ -37,6 +37,10 @@ type Options struct {
 	Capacity, Addresses sim.Bytes
 	// Tiers are host memory and SSD.
 	Tiers [tiers]Tier
+	// Scratch are tensors that are scratch memory of the kernel that writes them. They
+	// take no memory of their own, but share a range at the low end that is
+	// as large as the largest need of a kernel, for the whole run.
+	Scratch []int32
 	// HighEnd places the tensors that the plan evicts from the high end of the
 	// addresses; all others come from the low end.
 	HighEnd bool
@@ -49,14 +53,40 @@ type Options struct {
 	Ahead bool
 }
 
-// FlashNeuron are the options of G10's version of FlashNeuron: 40 GiB, an SSD of
-// 3.2 GiB/s each way, no host memory (platformxlab/G10, results and
+// FlashNeuron are the options of G10's version of FlashNeuron for a program:
+// an SSD of so much each way, no host memory, workspaces in a range of their own.
+// Published runs have 40 GiB and 3.2 GiB/s (platformxlab/G10,
 // src/resources/genconfigs.py; the simulator reckons with 2^30 bytes to the
 // gigabyte).
-func FlashNeuron(capacity sim.Bytes, ssd sim.Rate) Options {
-	o := Options{Capacity: capacity, HighEnd: true, Drain: true, Ahead: true}
+func FlashNeuron(capacity sim.Bytes, ssd sim.Rate, p *policies.Nominal) Options {
+	o := Options{Capacity: capacity, HighEnd: true, Drain: true, Ahead: true, Scratch: Workspaces(p)}
 	o.Tiers[policies.SSDTier] = Tier{Out: ssd, In: ssd}
 	return o
+}
+
+// Workspaces are the tensors at the end of a program that nobody reads and one kernel
+// touches. G10's front end numbers the workspaces of kernels after all tensors of
+// the network, the last of which is read, so these are they. (A nominal program
+// does not tell scratch memory from an output that nobody reads.)
+func Workspaces(p *policies.Nominal) []int32 {
+	uses, read := make([]int, len(p.Tensors)), make([]bool, len(p.Tensors))
+	for k := range p.Kernels {
+		for _, t := range p.Kernels[k].Out {
+			uses[t]++
+		}
+		for _, t := range p.Kernels[k].In {
+			read[t] = true
+		}
+	}
+	first := len(p.Tensors)
+	for first > 0 && !p.Tensors[first-1].Global && !read[first-1] && uses[first-1] == 1 {
+		first--
+	}
+	var list []int32
+	for ; first < len(p.Tensors); first++ {
+		list = append(list, int32(first))
+	}
+	return list
 }
 
 // G10GDS are the options of G10 over GPUDirect Storage, and with host memory of
