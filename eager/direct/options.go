@@ -90,11 +90,12 @@ func Workspaces(p *policies.Nominal) []int32 {
 }
 
 // G10GDS are the options of G10 over GPUDirect Storage, and with host memory of
-// host bytes (0 = none). As in the origin's simulator, the four times larger
-// address space is also the only bound: its runs use as much memory as
-// the plan lets them, which Stats.Peak tells.
+// host bytes (0 = none) on what the SSD leaves of the link. As in the origin's
+// simulator, the four times larger address space is also the only bound: its
+// runs use as much memory as the plan lets them, which Stats.Peak tells. Set
+// Capacity to that of the device for a memory that is bounded.
 func G10GDS(capacity sim.Bytes, ssd, link sim.Rate, host sim.Bytes) Options {
-	o := Options{Capacity: 4 * capacity, Addresses: 4 * capacity}
+	o := Options{Capacity: 4 * capacity, Addresses: 4 * capacity, Drain: true}
 	o.Tiers[policies.SSDTier] = Tier{Out: ssd, In: ssd}
 	if host > 0 {
 		o.Tiers[policies.HostTier] = Tier{Out: link - ssd, In: link - ssd, Bytes: host}

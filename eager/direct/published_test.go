@@ -93,15 +93,8 @@ func (r row) memory(t *testing.T, p *policies.Nominal) (Options, *policies.Plan)
 	return G10GDS(gpu, m.SSD, m.Link, m.Host), &policies.Plan{Hints: s.Hints()}
 }
 
-// outside lists the cells that do not come out, with what we make of them. They are
-// part of what the test asserts: one that comes out after all is news.
-var outside = map[string]string{
-	// No kernel waits where memory has no bound but the address space.
-	"BERT_Base-256 G10GDSSSD ssd 3.2": "no stall in the first iteration",
-}
-
 // TestPublishedResults holds the published runs of planner-run memory against
-// ours: within 0.02 or 10 % of the fraction of ideal in each cell, or known not to be.
+// ours: within 0.02 or 10 % of the fraction of ideal in each cell.
 func TestPublishedResults(t *testing.T) {
 	dir := shared(t)
 	rows := published(t, dir, func(r row) bool { return slices.Contains([]string{"FlashNeuron", "G10GDSSSD", "G10GDSFULL"}, r.policy) })
@@ -115,6 +108,8 @@ func TestPublishedResults(t *testing.T) {
 		total, worst           float64
 	}
 	sums := map[string]*sum{}
+	// The mark is 0.02. Over GPUDirect Storage we miss it.
+	limit := map[string]float64{"FlashNeuron": 0.004, "G10GDSSSD": 0.025, "G10GDSFULL": 0.05}
 	for _, r := range rows {
 		res, again := done[r.String()]
 		if !again {
@@ -135,8 +130,8 @@ func TestPublishedResults(t *testing.T) {
 			res.within = (res.fraction == 0) == (r.fraction == 0) && diff <= max(0.02, 0.1*r.fraction)
 			done[r.String()] = res
 			t.Logf("%-42s %.4f published %.4f difference %+.4f (third iteration %.4f), peak %v", r, res.fraction, r.fraction, res.fraction-r.fraction, res.steady, rig.mem.Stats().Peak)
-			if _, known := outside[r.String()]; known == res.within {
-				t.Errorf("%v: within tolerance: %v, but that is not what is known of it (%q)", r, res.within, outside[r.String()])
+			if !res.within {
+				t.Errorf("%v: fraction %.4f of ideal, published %.4f", r, res.fraction, r.fraction)
 			}
 		}
 		s := sums[r.policy]
@@ -158,6 +153,9 @@ func TestPublishedResults(t *testing.T) {
 		s := sums[name]
 		t.Logf("%s: %d of %d rows within tolerance; difference of fractions: mean %.4f, largest %.4f over %d that run in both",
 			name, s.within, s.rows, s.total/float64(s.compared), s.worst, s.compared)
+		if mean := s.total / float64(s.compared); mean > limit[name] {
+			t.Errorf("%s: mean difference %.4f, was at most %.4f", name, mean, limit[name])
+		}
 	}
 }
 

@@ -22,7 +22,8 @@
 //     that. What would not fit is dropped.
 //  5. The write books its channel forward from the start of the period, the read
 //     backward from its end. It is accepted if the read begins after the write
-//     ended; in between the estimate falls. Looped periods go by plain times.
+//     ended, and, on the SSD, if memory is short somewhere in between; there the
+//     estimate falls. Looped periods go by plain times.
 //  6. Reads move to earlier kernels while these stay below the line.
 //  7. Hints, by kernel.
 //
@@ -34,12 +35,14 @@
 // and bytes are integers. Where the origin's order is unspecified (hints of one
 // kernel, equal periods) it is fixed here.
 //
-// Where its description leaves room, three details were settled by the traffic
-// that its simulator reports for plans (published-traffic.csv, kernel-timelines):
-// benefits count kernels over the size of the device while a period is dropped by
-// the line; the kernel in which a write would end does not count when the SSD
-// is asked whether it is booked out; looped periods do not ask. The plan of
-// BERT-256 then moves exactly the reported pages.
+// Where its description leaves room, details were settled by the traffic that its
+// simulator reports for three plans (published-traffic.csv, kernel-timelines): benefits
+// count kernels over the size of the device, while a period is dropped by the line;
+// the kernel in which a write would end does not count when the SSD is asked
+// whether it is booked out. The plan of BERT-256 then moves exactly the reported
+// pages. One rule is ours, to explain published times: without it, plans
+// with little or no host memory write tensors to the SSD that come back before
+// they were of use.
 //
 // # Where to start reading
 //

@@ -210,21 +210,22 @@ func (pl *planner) where(c *candidate) (policies.TierID, bool) {
 
 // busy tells whether the SSD takes nothing more between the start of the
 // period and the kernel in which a write that has it alone would end; that
-// kernel does not count. Looped periods do not book the SSD and do not ask.
+// kernel does not count. If that leaves none, only a looped period finds
+// the SSD idle.
 func (pl *planner) busy(c *candidate, size sim.Bytes) bool {
-	if c.Looped {
-		return false
-	}
+	n := int32(len(pl.p.Kernels))
 	end := pl.clock[c.From] + way(size, pl.m.SSD)
-	for k := c.From; k < c.To && pl.clock[k+1] <= end; k++ {
-		if free(pl.c.ssdOut, pl.c.linkOut, int(k)) > 0 {
+	k := c.From
+	for ; k < c.To && pl.clock[k+1] <= end; k++ {
+		if free(pl.c.ssdOut, pl.c.linkOut, int(k%n)) > 0 {
 			return false
 		}
 	}
-	return true
+	return k > c.From || !c.Looped
 }
 
-// move books the two ways of a period and lowers the estimate between them.
+// move books the two ways of a period and lowers the estimate between them. One
+// that goes to the SSD must lower it where it is at or above the line.
 func (pl *planner) move(c *candidate, to policies.TierID) bool {
 	size := pl.p.Tensors[c.Tensor].Bytes
 	mv := Move{Period: c.Period, Tier: to}
@@ -244,6 +245,9 @@ func (pl *planner) move(c *candidate, to policies.TierID) bool {
 		writes := slices.Clone(pl.c.booking)
 		read, ok := pl.c.try(in, pl.c.linkIn, size, int(c.To)-1, -1, int(c.From), int(c.To))
 		if !ok || read <= written {
+			return false
+		}
+		if to == policies.SSDTier && pl.est.aboveCount.between(written+1, read) == 0 {
 			return false
 		}
 		book(out, pl.c.linkOut, writes)

@@ -215,7 +215,7 @@ func TestWhere(t *testing.T) {
 // of the link.
 func TestBooking(t *testing.T) {
 	p := chain()
-	pl := &planner{p: p, m: machine(2*kb, 10*kb), clock: newClock(p), s: &Schedule{}, est: newEstimate(chain(), 2*kb, 2*kb)}
+	pl := &planner{p: p, m: machine(2*kb, 10*kb), clock: newClock(p), s: &Schedule{}, est: newEstimate(chain(), kb, kb)} // 3.9 kb at all kernels
 	pl.channels()
 	before := slices.Clone(pl.est.bytes)
 	pl.c.linkOut[1] = 500 // of 4,000: the SSD gets no more
@@ -259,6 +259,25 @@ func TestBooking(t *testing.T) {
 	}
 	if !reflect.DeepEqual(ledgers, saved) || len(pl.s.Moves) != 2 {
 		t.Error("a refused move left something booked")
+	}
+	// To the SSD only where memory is short in between: kernel 5.
+	idle := &planner{p: p, m: machine(2*kb, 10*kb), clock: newClock(p), s: &Schedule{}, est: newEstimate(p, 2*kb, 2*kb)}
+	idle.channels()
+	for k := range idle.est.bytes {
+		idle.est.set(k, 2*kb-1)
+	}
+	wide := &candidate{Period: Period{Tensor: 0, From: 3, To: 7}}
+	idle.est.set(3, 9*kb) // written here
+	idle.est.set(6, 9*kb) // read here
+	if idle.move(wide, policies.SSDTier) {
+		t.Error("accepted a move to the SSD that helps nowhere")
+	}
+	if idle.est.set(5, 2*kb); !idle.move(wide, policies.SSDTier) {
+		t.Error("refused a move to the SSD that helps in kernel 5")
+	}
+	idle.est.set(5, 0)
+	if !idle.move(wide, policies.HostTier) {
+		t.Error("refused a move to the host")
 	}
 	// The host holds the tensor from the start of the period to the next use.
 	if !pl.move(&candidate{Period: Period{Tensor: 0, From: 3, To: 7}}, policies.HostTier) {
