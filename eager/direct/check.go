@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Check says which rule is broken: no two tensors share an address, free and taken
-// addresses make up the space, memory in use is the sum of the tensors there and within
-// the capacity, each tensor is in at most one queue and its place says which, and
-// tiers hold what they are said to hold. O(n log n) in tensors.
+// Check says which rule is broken: no two tensors share an address, free and
+// taken addresses make up the space, memory in use is the sum of the tensors
+// there and within the capacity, each tensor is in at most one queue and its
+// place says which, and tiers hold what they are said to hold. O(n log n) in
+// tensors.
 func (m *Memory) Check() error {
 	type owned struct {
 		span

@@ -8,41 +8,41 @@
 //
 // A tensor takes one contiguous range of addresses, first fit: globals and
 // tensors that the plan does not move from the low end, moved ones, if
-// Options.HighEnd, from the high end. Workspaces share a range that is set aside.
-// Each tier has one queue out and one in; a queue carries one tensor at a time,
-// first come first served, at a fixed rate without latency.
+// Options.HighEnd, from the high end. Workspaces share a range that is set
+// aside. Each tier has one queue out and one in; a queue carries one tensor at
+// a time, first come first served, at a fixed rate without latency.
 //
 // When a kernel comes to the head of the compute stream, first the memory of
-// tensors that died is freed; then the plan's hints for it are followed: an eviction
-// queues the write of a tensor, whose memory is free when the write has ended; a
-// prefetch queues a read as soon as there is room for the tensor beside the
-// largest working set of any kernel. With Options.Ahead, instead, what was evicted
-// comes back in the order of need. Then the kernel gets its
+// tensors that died is freed; then the plan's hints for it are followed: an
+// eviction queues the write of a tensor, whose memory is free when the write
+// has ended; a prefetch queues a read as soon as there is room for the tensor
+// beside the largest working set of any kernel. With Options.Ahead, instead,
+// what was evicted comes back in the order of need. Then the kernel gets its
 // operands: new ones take memory, evicted ones are fetched on the spot, and it
-// runs when all are there. If memory is short it waits for writes; if none is under
-// way, the run has no room, which is an outcome and not an error.
+// runs when all are there. If memory is short it waits for writes; if none is
+// under way, the run has no room, which is an outcome and not an error.
 //
-// A tensor whose write was asked for and that is needed before the write has ended
-// stays: a write that has not begun is withdrawn, one that has goes on without
-// freeing the memory. So a read never precedes its write. The origin's plans
-// leave this open.
+// A tensor whose write was asked for and that is needed before the write has
+// ended stays: a write that has not begun is withdrawn, one that has goes on
+// without freeing the memory. So a read never precedes its write. The origin's
+// plans leave this open.
 //
 // # What the origin's description does not say
 //
 // That workspaces have a range of their own is inferred from its results: with
-// workspaces placed like other tensors, Inception-v3 would run where the published
-// FlashNeuron gives up and gain up to 16 % where it does not, while BERT, which has
-// none, comes out. The order of a kernel's operands, in which memory is taken
-// and reads are queued, is by number.
+// workspaces placed like other tensors, Inception-v3 would run where the
+// published FlashNeuron gives up and gain up to 16 % where it does not, while
+// BERT, which has none, comes out. The order of a kernel's operands, in which
+// memory is taken and reads are queued, is by number.
 //
 // # Iterations
 //
-// The origin simulates one iteration that starts with all globals on the
-// device and nothing else. Here iterations repeat. All locals are dead at the end of an
-// iteration, so without moved globals every iteration starts like the first and takes
-// the same time (FlashNeuron). Globals that the plan moves come back in the
-// iteration after, and only the first one has no reads of them: the published
-// single iteration is the first one.
+// The origin simulates one iteration that starts with all globals on the device
+// and nothing else. Here iterations repeat. All locals are dead at the end of
+// an iteration, so without moved globals every iteration starts like the first
+// and takes the same time (FlashNeuron). Globals that the plan moves come back
+// in the iteration after, and only the first one has no reads of them: the
+// published single iteration is the first one.
 //
 // # Where to start reading
 //

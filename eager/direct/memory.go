@@ -62,8 +62,8 @@ type tensor struct {
 	at    span
 	place place
 	tier  policies.TierID // where its content is or goes, if not on the device
-	// The write of a wanted tensor does not free its memory. A dead one frees it when
-	// its transfer has ended.
+	// The write of a wanted tensor does not free its memory. A dead one frees
+	// it when its transfer has ended.
 	wanted, dead bool
 }
 
@@ -170,9 +170,10 @@ func New(eng *sim.Engine, dev Device, o Options, p *policies.Nominal, failed fun
 	return m, nil
 }
 
-// Arm gives the plan that is followed from the next first kernel of an iteration
-// on: its hints to evict, and unless Options.Ahead those to prefetch. Hints to
-// allocate and to free are not needed: that is done when a kernel begins.
+// Arm gives the plan that is followed from the next first kernel of an
+// iteration on: its hints to evict, and unless Options.Ahead those to prefetch.
+// Hints to allocate and to free are not needed: that is done when a kernel
+// begins.
 func (m *Memory) Arm(p *policies.Plan) error {
 	next := &plan{moved: map[int32]bool{}}
 	if p != nil {
@@ -329,8 +330,8 @@ func (m *Memory) fits(to policies.TierID, n sim.Bytes) bool {
 	return limit == 0 || m.held[to]+n <= limit
 }
 
-// withdraw keeps a tensor that was to leave. A write that has begun goes on, but
-// does not free the memory.
+// withdraw keeps a tensor that was to leave. A write that has begun goes on,
+// but does not free the memory.
 func (m *Memory) withdraw(id int32) {
 	t := &m.tensors[id]
 	if t.wanted {
@@ -371,8 +372,8 @@ func (m *Memory) pump() {
 	}
 }
 
-// prefetch queues the read of a tensor if there is room for it beside the largest
-// working set of a kernel.
+// prefetch queues the read of a tensor if there is room for it beside the
+// largest working set of a kernel.
 func (m *Memory) prefetch(id int32) bool {
 	room := min(m.free.largest(), m.o.Capacity-m.used) - m.reserve
 	if room < m.tensors[id].bytes || !m.put(id, m.plan.moved[id]) {

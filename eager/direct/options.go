@@ -31,30 +31,31 @@ type Tier struct {
 
 // Options say what the memory is and how it is run.
 type Options struct {
-	// Capacity is the device memory in bytes, > 0. Addresses is the size of the
-	// address space in which tensors take contiguous ranges, >= Capacity; 0 =
-	// Capacity. With more addresses than memory, fragmentation does no harm.
+	// Capacity is the device memory in bytes, > 0. Addresses is the size of
+	// the address space in which tensors take contiguous ranges, >= Capacity;
+	// 0 = Capacity. With more addresses than memory, fragmentation does no
+	// harm.
 	Capacity, Addresses sim.Bytes
 	// Tiers are host memory and SSD.
 	Tiers [tiers]Tier
-	// Scratch are tensors that are scratch memory of the kernel that writes them. They
-	// take no memory of their own, but share a range at the low end that is
-	// as large as the largest need of a kernel, for the whole run.
+	// Scratch are tensors that are scratch memory of the kernel that writes
+	// them. They take no memory of their own, but share a range at the low end
+	// that is as large as the largest need of a kernel, for the whole run.
 	Scratch []int32
 	// HighEnd places the tensors that the plan evicts from the high end of the
 	// addresses; all others come from the low end.
 	HighEnd bool
 	// Drain lets the backward pass begin when all writes have ended.
 	Drain bool
-	// Ahead prefetches evicted tensors after each backward kernel, in the order
-	// in which the coming kernels need them, while the largest free range has
-	// room for the next one beside the largest working set of a kernel.
-	// Otherwise tensors come back by the plan's hints.
+	// Ahead prefetches evicted tensors after each backward kernel, in the
+	// order in which the coming kernels need them, while the largest free
+	// range has room for the next one beside the largest working set of a
+	// kernel. Otherwise tensors come back by the plan's hints.
 	Ahead bool
 }
 
-// FlashNeuron are the options of G10's version of FlashNeuron for a program:
-// an SSD of so much each way, no host memory, workspaces in a range of their own.
+// FlashNeuron are the options of G10's version of FlashNeuron for a program: an
+// SSD of so much each way, no host memory, workspaces in a range of their own.
 // Published runs have 40 GiB and 3.2 GiB/s (platformxlab/G10,
 // src/resources/genconfigs.py; the simulator reckons with 2^30 bytes to the
 // gigabyte).
@@ -64,10 +65,11 @@ func FlashNeuron(capacity sim.Bytes, ssd sim.Rate, p *policies.Nominal) Options 
 	return o
 }
 
-// Workspaces are the tensors at the end of a program that nobody reads and one kernel
-// touches. G10's front end numbers the workspaces of kernels after all tensors of
-// the network, the last of which is read, so these are they. (A nominal program
-// does not tell scratch memory from an output that nobody reads.)
+// Workspaces are the tensors at the end of a program that nobody reads and one
+// kernel touches. G10's front end numbers the workspaces of kernels after all
+// tensors of the network, the last of which is read, so these are they. (A
+// nominal program does not tell scratch memory from an output that nobody
+// reads.)
 func Workspaces(p *policies.Nominal) []int32 {
 	uses, read := make([]int, len(p.Tensors)), make([]bool, len(p.Tensors))
 	for k := range p.Kernels {

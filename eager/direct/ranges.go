@@ -25,7 +25,8 @@ func (r *ranges) takeLow(n sim.Bytes) (span, bool) {
 	return span{}, false
 }
 
-// takeHigh takes n bytes from the high end of the last free range that has them.
+// takeHigh takes n bytes from the high end of the last free range that has
+// them.
 func (r *ranges) takeHigh(n sim.Bytes) (span, bool) {
 	for i := len(*r) - 1; i >= 0; i-- {
 		if f := &(*r)[i]; f.hi-f.lo >= n {

@@ -7,12 +7,12 @@ import (
 
 // Choice is what is offloaded.
 type Choice struct {
-	// Budget is what device memory leaves to tensors that wait for the backward
-	// pass: its size less the globals and the largest working set of a kernel. It
-	// may be negative.
+	// Budget is what device memory leaves to tensors that wait for the
+	// backward pass: its size less the globals and the largest working set of
+	// a kernel. It may be negative.
 	Budget sim.Bytes
-	// Candidates are the tensors that the forward pass leaves to the backward pass,
-	// in the order of their first use; those of one kernel by number.
+	// Candidates are the tensors that the forward pass leaves to the backward
+	// pass, in the order of their first use; those of one kernel by number.
 	Candidates []int32
 	// Offloaded are the chosen ones, with the kernels at which they leave.
 	Offloaded []Leave

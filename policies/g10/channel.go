@@ -37,9 +37,9 @@ func free(ssd, link ledger, k int) sim.Bytes {
 	return min(ssd[k], link[k])
 }
 
-// try finds the kernels in which n bytes move, from kernel k on in steps of step
-// (1 or -1) as long as it is inside lo to hi-1. ssd is nil for the host. The
-// last kernel of the transfer is returned, with the bookings in c.booking;
+// try finds the kernels in which n bytes move, from kernel k on in steps of
+// step (1 or -1) as long as it is inside lo to hi-1. ssd is nil for the host.
+// The last kernel of the transfer is returned, with the bookings in c.booking;
 // false if there is not enough room.
 func (c *channels) try(ssd, link ledger, n sim.Bytes, k, step, lo, hi int) (int, bool) {
 	c.booking = c.booking[:0]

@@ -1,8 +1,8 @@
 // Package g10 plans swaps for a program that is known at compile time, as G10
 // does (Zhang et al., MICRO'23; repository platformxlab/G10, src/analysis.cc):
 // to host memory and an SSD, over channels whose capacity is booked kernel by
-// kernel. Plan is pure and needs no runtime; the policy around it runs the
-// plan in unified, direct or the framework's memory.
+// kernel. Plan is pure and needs no runtime; the policy around it runs the plan
+// in unified, direct or the framework's memory.
 //
 // # The plan
 //
@@ -30,19 +30,20 @@
 // # What is ours
 //
 // The origin ranks all periods again after each choice. Estimates only fall
-// while periods are chosen, so a benefit can only shrink, and a heap whose top is
-// computed again before it is believed makes exactly the same choices. Times
+// while periods are chosen, so a benefit can only shrink, and a heap whose top
+// is computed again before it is believed makes exactly the same choices. Times
 // and bytes are integers. Where the origin's order is unspecified (hints of one
 // kernel, equal periods) it is fixed here.
 //
-// Where its description leaves room, details were settled by the traffic that its
-// simulator reports for three plans (published-traffic.csv, kernel-timelines): benefits
-// count kernels over the size of the device, while a period is dropped by the line;
-// the kernel in which a write would end does not count when the SSD is asked
-// whether it is booked out. The plan of BERT-256 then moves exactly the reported
-// pages. One rule is ours, to explain published times: without it, plans
-// with little or no host memory write tensors to the SSD that come back before
-// they were of use.
+// Where its description leaves room, details were settled by the traffic that
+// its simulator reports for three plans (published-traffic.csv,
+// kernel-timelines): benefits count kernels over the size of the device, while
+// a period is dropped by the line; the kernel in which a write would end does
+// not count when the SSD is asked whether it is booked out. The plan of
+// BERT-256 then moves exactly the reported pages. Two details are inferred from
+// published times: that a move to the SSD must help (without it, plans with
+// little or no host memory write tensors that come back before they were of
+// use), and that looped periods ask whether the SSD is booked out like others.
 //
 // # Where to start reading
 //

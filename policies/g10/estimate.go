@@ -94,8 +94,8 @@ func (t tree) upTo(k int) (sum int64) {
 	return sum
 }
 
-// between is the sum of the kernels lo to hi-1, counting on after the last
-// for less than one iteration.
+// between is the sum of the kernels lo to hi-1, counting on after the last for
+// less than one iteration.
 func (t tree) between(lo, hi int) int64 {
 	n := len(t) - 1
 	if lo >= hi {

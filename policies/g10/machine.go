@@ -19,9 +19,9 @@ type Machine struct {
 	// SSDLatency and SystemLatency come on top of each way to the SSD; a way
 	// to the host has SystemLatency only. >= 0.
 	SSDLatency, SystemLatency sim.Time
-	// Delta is the safety margin, as a part of one way: a period must be longer
-	// than the round trip by half of it, and a looped period reads so much
-	// ahead of its end. 0 to 10.
+	// Delta is the safety margin, as a part of one way: a period must be
+	// longer than the round trip by half of it, and a looped period reads so
+	// much ahead of its end. 0 to 10.
 	Delta float64
 	// Alloc is the time to allocate a mebibyte of device memory: a planned
 	// allocation stands so much before the first use. >= 0.
@@ -33,9 +33,9 @@ type Machine struct {
 	// until its estimate is below LastPass x Line x GPU.
 	LastPass float64
 
-	// KeepFirst leaves the first local tensor in the estimate at all kernels, as
-	// the published planner does; otherwise it is subtracted outside its life like
-	// all others.
+	// KeepFirst leaves the first local tensor in the estimate at all kernels,
+	// as the published planner does; otherwise it is subtracted outside its
+	// life like all others.
 	KeepFirst bool
 }
 

@@ -94,9 +94,9 @@ func (a *candidate) less(b *candidate) bool {
 	return cmp.Or(b.benefit.compare(a.benefit), b.weight.compare(a.weight), cmp.Compare(a.number, b.number)) < 0
 }
 
-// ranking is a heap of candidates. Estimates only fall while periods are chosen,
-// so a benefit computed earlier is never too small: the first whose benefit,
-// computed again, is what it was is the best of all.
+// ranking is a heap of candidates. Estimates only fall while periods are
+// chosen, so a benefit computed earlier is never too small: the first whose
+// benefit, computed again, is what it was is the best of all.
 type ranking []*candidate
 
 func (r ranking) Len() int           { return len(r) }

@@ -16,7 +16,8 @@ type Move struct {
 	Tier policies.TierID
 	// Written is the kernel in which the way out ends, Latest the last one at
 	// which the way in may begin, Read the one at which it does, after it was
-	// pulled forward. All count on after the last kernel if the period is looped.
+	// pulled forward. All count on after the last kernel if the period is
+	// looped.
 	Written, Latest, Read int32
 }
 
@@ -24,8 +25,9 @@ type Move struct {
 type Schedule struct {
 	Kernels int32
 	Moves   []Move // in the order in which they were chosen
-	// Allocs are planned allocations of locals, with the kernel that asks for it;
-	// Frees the kernel before which the memory of the same locals goes, which may be Kernels.
+	// Allocs are planned allocations of locals, with the kernel that asks for
+	// it; Frees the kernel before which the memory of the same locals goes,
+	// which may be Kernels.
 	Allocs, Frees []At
 	// Estimate is the device memory at each kernel under the plan, as the
 	// planner reckons.
@@ -82,8 +84,8 @@ type planner struct {
 	rest  []*candidate // not chosen, for the last pass
 }
 
-// estimate subtracts local tensors outside their lives, in their order, until the line is
-// met; these also get a planned allocation and free.
+// estimate subtracts local tensors outside their lives, in their order, until
+// the line is met; these also get a planned allocation and free.
 func (pl *planner) estimate() {
 	p, n := pl.p, len(pl.p.Kernels)
 	pl.est = newEstimate(p, pl.m.GPU, pl.m.line())
@@ -159,8 +161,8 @@ func (pl *planner) channels() {
 	pl.c.host = slices.Repeat([]sim.Bytes{pl.m.Host}, len(pl.p.Kernels))
 }
 
-// core is the part of a period that counts for its benefit: all of a looped one; of
-// others the kernels between half written out and half read back.
+// core is the part of a period that counts for its benefit: all of a looped
+// one; of others the kernels between half written out and half read back.
 func (pl *planner) core(x *Period) (lo, hi int) {
 	lo, hi = int(x.From), int(x.To)
 	if x.Looped {
@@ -208,10 +210,9 @@ func (pl *planner) where(c *candidate) (policies.TierID, bool) {
 	return 0, false
 }
 
-// busy tells whether the SSD takes nothing more between the start of the
-// period and the kernel in which a write that has it alone would end; that
-// kernel does not count. If that leaves none, only a looped period finds
-// the SSD idle.
+// busy tells whether the SSD takes nothing more between the start of the period
+// and the kernel in which a write that has it alone would end; that kernel does
+// not count. If that leaves none, only a looped period finds the SSD idle.
 func (pl *planner) busy(c *candidate, size sim.Bytes) bool {
 	n := int32(len(pl.p.Kernels))
 	end := pl.clock[c.From] + way(size, pl.m.SSD)
