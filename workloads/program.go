@@ -97,7 +97,7 @@ func (d DType) Size() sim.Bytes {
 
 // Storage describes one storage of a program.
 type Storage struct {
-	Bytes sim.Bytes // requested size, > 0
+	Bytes sim.Bytes // requested size; a tensor of 0 bytes takes memory where the allocator rounds
 	Class Class
 	DType DType
 	Shape [4]int32 // leading dimensions of the tensor that created it; 0 = absent
@@ -187,6 +187,10 @@ const (
 	// Recomputed: the program runs it a second time for activation
 	// recomputation; counted apart in results.
 	Recomputed
+	// Views: arguments that are read as views that no operator before has named
+	// are views that this operator makes. Without it a view is there as soon as
+	// its storage is.
+	Views
 )
 
 // Program is what one rank dispatches in one iteration. It is immutable after

@@ -12,7 +12,7 @@ import (
 // length. The rules:
 //
 //   - every id lies in its table, sizes and times are not negative, storages
-//     are larger than 0 bytes;
+//     are not negative either;
 //   - the first instruction is MarkIterationBegin, the last MarkIterationEnd;
 //     forward, backward, optimizer and validation phases lie between them, one
 //     after the other, and each ends with the numbers it began with;
@@ -61,8 +61,8 @@ func (p *Program) validateTables() error {
 	for i := range p.Storages {
 		s := &p.Storages[i]
 		switch {
-		case s.Bytes <= 0:
-			return fmt.Errorf("storage %d has %d bytes: must be larger than 0", i, s.Bytes)
+		case s.Bytes < 0:
+			return fmt.Errorf("storage %d has %d bytes: must not be negative", i, s.Bytes)
 		case s.Class >= NumClasses:
 			return fmt.Errorf("storage %d has class %d: must be below %d", i, s.Class, NumClasses)
 		}

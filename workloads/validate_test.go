@@ -67,7 +67,7 @@ func TestValidateCatches(t *testing.T) {
 		{"no names", func(p *Program) { p.Names = nil }, "no table of names"},
 		{"residents", func(p *Program) { p.Residents = 9 }, "9 residents"},
 		{"events", func(p *Program) { p.Events = -1 }, "-1 events"},
-		{"empty storage", func(p *Program) { p.Storages[1].Bytes = 0 }, "storage 1 has 0 bytes"},
+		{"negative storage", func(p *Program) { p.Storages[1].Bytes = -1 }, "storage 1 has -1 bytes"},
 		{"class", func(p *Program) { p.Storages[1].Class = NumClasses }, "class 7"},
 		{"kernel kind", func(p *Program) { p.Kernels[0].Kind = 9 }, "kernel 0: kind 9"},
 		{"family", func(p *Program) { p.Kernels[0].Family = hw.NumFamilies }, "kernel 0: family"},

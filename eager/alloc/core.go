@@ -252,7 +252,7 @@ func (c *core) deactivate(n *block) {
 // admit refuses what cannot be a request, before anything else happens.
 func (c *core) admit(size sim.Bytes) error {
 	switch {
-	case size <= 0:
+	case size <= 0 && !(size == 0 && c.exact):
 		return fmt.Errorf("allocator: request of %d bytes: must be > 0", size)
 	case size > maxRequest:
 		return c.report(size, size, size, 0)

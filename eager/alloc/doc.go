@@ -109,7 +109,7 @@ type Costs struct {
 
 // Allocator manages one device's memory.
 type Allocator interface {
-	// Malloc allocates size > 0 bytes for use on stream s, or fails with an
+	// Malloc allocates size > 0 bytes (or, with Options.Exact, 0) for use on stream s, or fails with an
 	// *OOM and no change that matters: caches may have been given back.
 	Malloc(size sim.Bytes, s Stream) (Block, error)
 	// Free gives b back in host order. Freeing what is not allocated panics.

@@ -25,5 +25,5 @@ func (c *caching) Fits(size sim.Bytes, s Stream) bool {
 
 // Fits implements Fitter.
 func (c *bytesOnly) Fits(size sim.Bytes, _ Stream) bool {
-	return size > 0 && size <= c.room && c.round(size) <= c.left()
+	return (size > 0 || size == 0 && c.exact) && size <= c.room && c.round(size) <= c.left()
 }

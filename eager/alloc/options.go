@@ -77,6 +77,10 @@ type Options struct {
 	// would not fit, instead of giving cached memory back and trying again.
 	ThrowOnNPUMallocOOM bool `toml:"throw_on_npumalloc_oom"`
 
+	// Exact (bytes) counts requests as they are, without rounding: what an
+	// analysis on tensor sizes alone assumes.
+	Exact bool `toml:"exact"`
+
 	// FreshSegmentSplit (stitching) splits a new 20 MiB segment for the
 	// request that it was made for. SmartSwap as shipped (false) hands it
 	// out whole; only the next request from it splits.
@@ -246,6 +250,7 @@ func (o Options) checkOwners() error {
 		{"base_addr_aligned_kb", o.BaseAddrAlignedKB != d.BaseAddrAlignedKB, caching, true},
 		{"throw_on_npumalloc_oom", o.ThrowOnNPUMallocOOM, caching, true},
 		{"fresh_segment_split", o.FreshSegmentSplit, stitching, false},
+		{"exact", o.Exact, []string{BackendBytes}, false},
 	} {
 		if c.set && !slices.Contains(c.backends, o.Backend) {
 			return fmt.Errorf("backend = %q and %s contradict: only %s has that option", o.Backend, c.key, oneOf(c.backends))

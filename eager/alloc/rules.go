@@ -29,6 +29,7 @@ const (
 
 // rules are Options and capacity in the form in which the allocators ask.
 type rules struct {
+	exact                 bool      // requests are not rounded
 	pad                   sim.Bytes // added to each request before rounding
 	largeQuantum          sim.Bytes // of blocks in the large pool
 	largeRest             sim.Bytes // least rest of a large block that is kept
@@ -62,6 +63,7 @@ func (o Options) rules() (rules, error) {
 		return rules{}, err
 	}
 	r := rules{
+		exact:        o.Exact,
 		largeQuantum: quantum,
 		largeRest:    smallLimit + quantum, // more than 1 MiB
 		lazy:         o.EventPolicy == EventQueryLazy,
@@ -161,6 +163,9 @@ func powerOf2(s string, zero bool) (sim.Bytes, error) {
 
 // round is the block size for a request of size bytes ("round_size").
 func (r *rules) round(size sim.Bytes) sim.Bytes {
+	if r.exact {
+		return size
+	}
 	size += r.pad
 	if size < quantum {
 		return quantum

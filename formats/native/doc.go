@@ -75,7 +75,7 @@
 //
 // Instructions are those of workloads.Instr:
 //
-//	op NAME KERNEL [ARG …] [@LANE] [host=N] [scratch=N] [replayable] [recomputed]
+//	op NAME KERNEL [ARG …] [@LANE] [host=N] [scratch=N] [replayable] [recomputed] [views]
 //	    KERNEL  k0, k1, …; - for an operator without device work
 //	    ARG     r5 reads storage 5, w5 writes it, u5 updates it in place; r5.2
 //	            uses its view 2. w5:3 is its first mention: it has type 3.

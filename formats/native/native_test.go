@@ -105,7 +105,7 @@ func TestBadFiles(t *testing.T) {
 		"unknown name":         {"op send", "op sent", "f:23: operator \"sent\" has no line \"name\""},
 		"unknown label":        {"256 \"two\\nlines\"", "256 two", "f:13: label \"two\" has no line"},
 		"type number":          {"type 1 512", "type 2 512", "f:19: number of the type that comes next \"2\"; allowed: a whole number from 1 to 1"},
-		"no bytes":             {"type 1 512", "type 1 0", "f:19: bytes \"0\""},
+		"negative bytes":       {"type 1 512", "type 1 -1", "f:19: bytes \"-1\""},
 		"absurd bytes":         {"type 1 512", "type 1 1125899906842625", "f:19: bytes"},
 		"class":                {"comm-buffer", "buffer", "f:13: class \"buffer\"; allowed: activation"},
 		"dtype":                {"fp32 256", "f32 256", "f:13: element type \"f32\"; allowed: bf16"},

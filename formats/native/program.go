@@ -129,7 +129,7 @@ func (r *programReader) op() workloads.Instr {
 	if len(r.items) > 0 && r.items[0][0] == '@' {
 		in.Lane = workloads.Lane(r.oneOf("lane", r.item("lane")[1:], laneWords))
 	}
-	opt := r.options("host=", "scratch=", "replayable", "recomputed")
+	opt := r.options("host=", "scratch=", "replayable", "recomputed", "views")
 	in.Host = sim.Time(r.value("host", opt[0], maxAmount))
 	in.Scratch = sim.Bytes(r.value("scratch", opt[1], maxAmount))
 	if opt[2] != "" {
@@ -137,6 +137,9 @@ func (r *programReader) op() workloads.Instr {
 	}
 	if opt[3] != "" {
 		in.Flags |= workloads.Recomputed
+	}
+	if opt[4] != "" {
+		in.Flags |= workloads.Views
 	}
 	r.p.Ops++
 	return in

@@ -146,7 +146,7 @@ func (r *reader) readType() {
 	r.keep(1)
 	r.number("number of the type that comes next", int64(len(r.types)), int64(len(r.types)))
 	s := workloads.Storage{
-		Bytes: sim.Bytes(r.number("bytes", 1, maxAmount)),
+		Bytes: sim.Bytes(r.number("bytes", 0, maxAmount)),
 		Class: workloads.Class(r.word("class", classWords)),
 		DType: workloads.DType(r.word("element type", dtypeWords)),
 		Shape: r.shape(r.item("shape")),

@@ -97,7 +97,7 @@ func draw[T ~int | ~int32 | ~int64 | ~uint8](t *rapid.T, what string, lo, hi T) 
 
 func drawStorage(t *rapid.T, names int) workloads.Storage {
 	s := workloads.Storage{
-		Bytes: draw[sim.Bytes](t, "bytes", 1, 1<<50),
+		Bytes: draw[sim.Bytes](t, "bytes", 0, 1<<50),
 		Class: draw(t, "class", 0, workloads.NumClasses-1),
 		DType: draw(t, "dtype", workloads.BF16, workloads.UINT8),
 		Layer: draw[int32](t, "layer", 0, 3),
@@ -224,7 +224,7 @@ func (d *programDrawer) op() {
 		Kernel:  draw(d.t, "kernel", -1, workloads.KernelID(len(d.p.Kernels)-1)),
 		Host:    draw[sim.Time](d.t, "host", 0, 1<<50),
 		Scratch: draw[sim.Bytes](d.t, "scratch", 0, 1<<50),
-		Flags:   draw(d.t, "flags", 0, workloads.Replayable|workloads.Recomputed),
+		Flags:   draw(d.t, "flags", 0, workloads.Replayable|workloads.Recomputed|workloads.Views),
 		ArgLo:   int32(len(d.p.Args)),
 	}
 	for _, s := range d.live {

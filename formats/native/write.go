@@ -308,7 +308,7 @@ func used(in *workloads.Instr) workloads.Instr {
 }
 
 func (w *programWriter) op(in *workloads.Instr) error {
-	if in.Flags&^(workloads.Replayable|workloads.Recomputed) != 0 {
+	if in.Flags&^(workloads.Replayable|workloads.Recomputed|workloads.Views) != 0 {
 		return fmt.Errorf("operator flags %b are unknown", in.Flags)
 	}
 	if in.Host > maxAmount || in.Scratch > maxAmount {
@@ -358,6 +358,7 @@ func (w *programWriter) op(in *workloads.Instr) error {
 	w.option("scratch", int64(in.Scratch))
 	w.flag("replayable", in.Flags&workloads.Replayable != 0)
 	w.flag("recomputed", in.Flags&workloads.Recomputed != 0)
+	w.flag("views", in.Flags&workloads.Views != 0)
 	w.flush()
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 // operator can run again: all are replayable. What still has a name at the end
 // is the step's output; a last host-only operator named "outputs" reads it.
 //
-// Measured times of the log are the kernels' times; without host costs and
+// A tensor of 0 bytes stays one. Measured times of the log are the kernels' times; without host costs and
 // without evictions a step takes their sum.
 func openDTR(rep *Report, path string, opt Options) (*native.Trace, error) {
 	c := dtrConverter{names: make(map[string]*cellView)}
@@ -41,9 +41,6 @@ func openDTR(rep *Report, path string, opt Options) (*native.Trace, error) {
 	}
 	if c.unknown > 0 {
 		rep.note(Skipped, c.file, "%d releases of names that nothing has", c.unknown)
-	}
-	if c.empty > 0 {
-		rep.note(Repaired, c.file, "%d tensors of 0 bytes take 1", c.empty)
 	}
 	if c.rebound > 0 {
 		rep.note(Repaired, c.file, "%d names that were given again without a release", c.rebound)
@@ -64,7 +61,7 @@ type dtrConverter struct {
 	script
 	backward bool
 
-	unknown, empty, rebound int
+	unknown, rebound int
 }
 
 // take resolves one instruction.
@@ -84,8 +81,8 @@ func (c *dtrConverter) take(i *dtr.Instr) error {
 		if err != nil {
 			return err
 		}
+		c.ref(t.storage) // first: Dst may be the last name of it
 		c.bind(i.Dst, t)
-		c.ref(t.storage)
 	case dtr.Release:
 		if !c.unbind(i.Name) {
 			c.unknown++
@@ -101,10 +98,6 @@ func (c *dtrConverter) take(i *dtr.Instr) error {
 
 // storage makes a storage that has one name.
 func (c *dtrConverter) storage(bytes sim.Bytes, label string) *cell {
-	if bytes == 0 {
-		c.empty++
-		bytes = 1
-	}
 	s := &cell{bytes: bytes, label: label, refs: 1, forward: !c.backward}
 	c.cells = append(c.cells, s)
 	return s
@@ -192,6 +185,7 @@ func (c *dtrConverter) operator(i *dtr.Instr) error {
 		mode := workloads.Write
 		if r.t.view > 0 {
 			mode = workloads.Read
+			step.flags |= workloads.Views
 		}
 		step.args = append(step.args, scriptArg{*r.t, mode})
 	}
