@@ -20,6 +20,9 @@ type Bounds struct {
 	// Memory is the largest peak of live requested bytes over the ranks, in
 	// host order: an allocator reserves at least that much.
 	Memory sim.Bytes
+	// Live is the same peak of sizes as requested, without an allocator's
+	// rounding: what a percentage of a job's memory is a percentage of.
+	Live sim.Bytes
 	// Rank is where Memory occurs.
 	Rank int
 }
@@ -50,6 +53,7 @@ func bounds(node *hw.Node, w workloads.Workload, from, to int) (Bounds, error) {
 			if m := workloads.PeakLive(p, 512); m > b.Memory {
 				b.Memory, b.Rank = m, r
 			}
+			b.Live = max(b.Live, workloads.PeakLive(p, 1))
 			add(lanes, p, j.prepare(p))
 		}
 	}

@@ -101,5 +101,8 @@ func (c *Config) admit(n policies.Needs) error {
 	if n.Grade > policies.Static {
 		return fmt.Errorf("the policy needs the grade of truth %q, this run grants at most %q", n.Grade, policies.Static)
 	}
+	if n.Lineage.Keep && n.Memory != policies.Framework {
+		return fmt.Errorf("the policy needs a lineage in %v memory: only the framework's allocator makes room for what runs again", n.Memory)
+	}
 	return nil
 }

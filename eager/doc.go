@@ -38,6 +38,19 @@
 // back; the host waits for buffers of copies under way. Then the run ends with
 // an OutOfMemory report.
 //
+// # What was discarded
+//
+// For a policy that asks for it (policies.Lineage) the rank keeps the lineage of
+// its storages, package remat. An operator that needs content that is nowhere is
+// suspended, the operator that made it is dispatched another time, its inputs
+// first, and so on; frames of suspended operators are a stack. What runs again
+// costs host time and device time like any operator, locks what it uses, and may
+// make the policy discard something else. It gives nothing a new version, and is
+// no operator of the program: neither the profiler nor the hash of the sequence
+// sees it. Before an operator overwrites what discarded content would have to be
+// made from, that content is made. An operator without device work takes its
+// arguments one by one, all others lock what is there before they make the rest.
+//
 // # Where to start reading
 //
 //	config.go   Config: everything a run depends on
@@ -45,6 +58,7 @@
 //	rank.go     the dispatching thread
 //	launch.go   the launching thread and its queues
 //	memory.go   allocation, pressure, out of memory
+//	lineage.go  operators that run again
 //	runtime.go  what a policy can do (policies.Runtime)
 //	report.go   what a run tells
 //	observe.go  Observer: who watches a run, and what they see

@@ -7,6 +7,7 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/check"
+	"smartswap/eager/remat"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
 	"smartswap/hw"
@@ -111,7 +112,7 @@ func newJob(cfg *Config) (*job, error) {
 func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	cfg := j.cfg
 	r := &rank{
-		job: j, index: i, eng: j.eng, costs: &j.node.Host, ready: alloc.NoBlock, scratch: alloc.NoBlock,
+		job: j, index: i, eng: j.eng, costs: &j.node.Host, ready: alloc.NoBlock, frame: frame{scratch: alloc.NoBlock},
 		names: new(profilers.Names), residents: len(d.Residents), reason: swap.Ordered, created: make(map[swap.Identity]int32),
 		slots: j.node.Host.TaskQueue, depth: j.node.Host.LaunchQueue,
 	}
@@ -131,6 +132,9 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	r.fits = r.mem.(alloc.Fitter)
 	if r.pool, err = alloc.NewPinned(cfg.Pinned, j.node.Host.Pinned/sim.Bytes(max(1, j.node.Devices))); err != nil {
 		return nil, err
+	}
+	if r.needs.Lineage.Keep {
+		r.lineage = new(remat.Lineage)
 	}
 	r.recorder = profilers.NewRecorder(r.names, cfg.Layers)
 	var watch watchers
@@ -220,6 +224,7 @@ func (j *job) dispatched(r *rank) {
 	it.Evictions += r.evictions
 	it.Faults += s.Ins[swap.Demand] - b.Ins[swap.Demand]
 	it.PlannedOuts += s.Outs[swap.Planned] - b.Outs[swap.Planned]
+	it.Replays.add(&r.replays)
 	it.OutBytes += s.OutBytes - b.OutBytes
 	it.InBytes += s.InBytes - b.InBytes
 	for t := range it.OutByType {
@@ -307,7 +312,7 @@ func (j *job) report() *Report {
 		out := RankReport{
 			Rank: r.index, Devices: ranks[r.index].Devices, Memory: peaks(r.before, st), Steady: st,
 			HostPeak: sim.Bytes(r.pool.Stats().Used.Peak), Window: r.windowTo - r.windowFrom, Host: r.host,
-			Driver: r.driver + r.x.Stats.Pinning, Swap: r.x.Stats, Ops: r.ops, Recomputed: r.recomputed, Sequence: r.sequence,
+			Driver: r.driver + r.x.Stats.Pinning, Swap: r.x.Stats, Replays: r.replaysSoFar(), Ops: r.ops, Recomputed: r.recomputed, Sequence: r.sequence,
 		}
 		if rep.Steady > 0 {
 			out.Lanes = r.lanes

@@ -102,12 +102,12 @@ func (r *rank) relieve(oom *alloc.OOM) bool {
 		return false
 	}
 	r.attempt++
-	before := r.x.Stats.Evictions()
+	before := r.x.Stats.Evictions() + r.replays.Discards
 	r.oomSeen = true
 	r.reason = pressureReason
 	r.tell(policies.Event{Kind: policies.Pressure, Iteration: r.iteration, Need: oom.Rounded, Attempt: r.attempt})
 	r.reason = orderedReason
-	freed := r.x.Stats.Evictions() - before
+	freed := r.x.Stats.Evictions() + r.replays.Discards - before
 	r.evictions += freed
 	return freed > 0
 }
@@ -135,10 +135,17 @@ func DriverTime(c *alloc.Costs, h *hw.Host) sim.Time {
 	return sim.Time(c.DriverAllocs)*h.DriverAlloc + sim.Time(c.DriverFrees)*h.DriverFree + sim.Time(c.Maps+c.Unmaps)*mapCost
 }
 
+// end ends the run as o says.
+func (r *rank) end(o *OutOfMemory) {
+	o.Rank, o.Iteration, o.Op = r.index, r.iteration, r.opName()
+	r.job.oom = o
+	r.eng.Stop()
+}
+
 // outOfMemory ends the run with a report.
 func (r *rank) outOfMemory(oom *alloc.OOM) {
 	o := &OutOfMemory{
-		Rank: r.index, Iteration: r.iteration, Op: r.opName(), Cause: oom,
+		Cause:   oom,
 		Refused: r.x.Stats.NoHost, HostUsed: sim.Bytes(r.pool.Stats().Used.Current), HostCapacity: r.pool.Capacity(),
 	}
 	type held struct {
@@ -160,6 +167,5 @@ func (r *rank) outOfMemory(oom *alloc.OOM) {
 	for _, h := range top[:min(5, len(top))] {
 		o.Top = append(o.Top, Holder{Name: r.job.cfg.Workload.Names().String(workloadName(h.name)), Bytes: h.bytes})
 	}
-	r.job.oom = o
-	r.eng.Stop()
+	r.end(o)
 }

@@ -209,14 +209,14 @@ func (o *observation) here() *Place {
 		o.place.Op, o.place.Name = -1, r.opName()
 		return &o.place
 	}
-	if o.placeAt.iteration == r.iteration && o.placeAt.pc == r.pc {
+	if o.placeAt.iteration == r.iteration && o.placeAt.pc == r.at() {
 		o.place.Stage = r.clock.stage
 		return &o.place
 	}
-	o.placeAt.iteration, o.placeAt.pc = r.iteration, r.pc
+	o.placeAt.iteration, o.placeAt.pc = r.iteration, r.at()
 	o.place = Place{Iteration: min(r.iteration, r.job.cfg.Iterations-1), Op: -1, Name: r.opName(), Stage: r.clock.stage}
-	if r.pc < len(r.prog.Instrs) && r.prog.Instrs[r.pc].Kind == workloads.Op {
-		in := &r.prog.Instrs[r.pc]
+	if at := r.at(); at < len(r.prog.Instrs) && r.prog.Instrs[at].Kind == workloads.Op {
+		in := &r.prog.Instrs[at]
 		o.place.Op = r.opID
 		if r.phase == atDue { // the next one's by now
 			o.place.Op--

@@ -91,6 +91,12 @@ func drawPolicy(t *rapid.T, unit int64) (string, func() (policies.Policy, error)
 		params["optimizer"] = rapid.SampledFrom([]string{"plan", "whole", "chunks", "off"}).Draw(t, "optimizer")
 		params["chunks"] = rapid.Int64Range(1, 4).Draw(t, "chunks")
 	}
+	if name == "dtr" {
+		params["heuristic"] = rapid.SampledFrom([]string{"dtr", "eqclass", "local", "lru", "size", "msps"}).Draw(t, "heuristic")
+		params["release"] = rapid.SampledFrom([]string{"eager", "plain"}).Draw(t, "release of memory")
+		params["duplicates"] = rapid.SampledFrom([]string{"apart", "over"}).Draw(t, "duplicates")
+		params["compat_foresight"] = rapid.Bool().Draw(t, "foresight")
+	}
 	r, err := registry.Lookup(name)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +167,7 @@ func TestProperties(t *testing.T) {
 		n.cases++
 		var outs, planned int64
 		for _, rank := range r.Ranks {
-			outs += rank.Swap.Evictions()
+			outs += rank.Swap.Evictions() + rank.Replays.Forced
 			planned += rank.Swap.Outs[swap.Planned]
 		}
 		if outs > 0 {

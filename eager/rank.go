@@ -5,6 +5,7 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/check"
+	"smartswap/eager/remat"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
 	"smartswap/hw"
@@ -72,15 +73,22 @@ type rank struct {
 	residents int
 	events    []stream.Event
 
-	// The operator being dispatched.
-	args    []*swap.Storage
-	next    int // argument to bring next
-	scratch alloc.Block
+	// The operator being dispatched, and those that wait for it to make what
+	// they need: see lineage.go.
+	frame
+	suspended  []frame
+	wanted     []policies.Handle // to be made again before the next operator runs
+	lineage    *remat.Lineage    // nil: the policy does not ask for it
+	replays    Replays           // of the iteration
+	allReplays Replays           // of the iterations before
+	allowance  sim.Time          // that replays of the iteration may take; 0 = no limit
+
 	due     []swap.Due
 	later   []swap.Due // planned swap-ins that found no memory yet
 	opID    int64
 	firstOp int64 // of the iteration
 	handles []policies.Handle
+	event   policies.Event // being delivered; no event leads to another
 	records []profilers.TensorRec
 
 	// Live storages by slot; a handle is generation and slot.
@@ -264,7 +272,7 @@ func (r *rank) take() {
 		case workloads.Ref:
 			r.storages[in.A].Refs++
 		case workloads.Drop:
-			if s := r.storages[in.A]; r.x.Drop(s) {
+			if s := r.storages[in.A]; r.drop(s) {
 				r.storages[in.A] = nil
 			}
 		case workloads.Save:
@@ -313,20 +321,21 @@ func (r *rank) wait(s stream.ID, e stream.Event) {
 
 // begin starts an operator: its arguments are known and in use.
 func (r *rank) begin(in *workloads.Instr) {
-	r.args, r.handles, r.next = r.args[:0], r.handles[:0], 0
+	r.args, r.next = r.args[:0], 0
 	for _, a := range r.prog.Args[in.ArgLo:in.ArgHi] {
 		s := r.storages[a.Storage]
 		if s == nil {
 			s = r.create(a.Storage)
 		}
-		s.InUse = true
 		r.args = append(r.args, s)
 	}
 	r.x.Poll()
-	if r.needs.Events&(policies.Set(policies.BeforeOp, policies.AfterOp)) != 0 {
-		for _, s := range r.args {
-			r.handles = append(r.handles, s.Handle)
-		}
+	if r.lineage != nil {
+		r.enter(r.lineage.New(r.opID, r.pc, in, r.prog.Args[in.ArgLo:in.ArgHi], r.args), false)
+		return
+	}
+	for _, s := range r.args {
+		s.Locks++
 	}
 	if r.needs.Events.Has(policies.BeforeOp) {
 		r.tell(policies.Event{Kind: policies.BeforeOp, Op: r.view(in)})
@@ -334,18 +343,38 @@ func (r *rank) begin(in *workloads.Instr) {
 	r.phase = atArgs
 }
 
+// view is the operator as policies see it.
 func (r *rank) view(in *workloads.Instr) policies.OpView {
-	return policies.OpView{Index: r.opID, Name: r.nameID(in.Name), Stage: r.clock.stage, Args: r.handles}
+	r.handles = r.handles[:0]
+	for _, s := range r.args {
+		r.handles = append(r.handles, s.Handle)
+	}
+	v := policies.OpView{Index: r.opID, Name: r.nameID(in.Name), Stage: r.clock.stage, Args: r.handles}
+	if r.op != nil {
+		v.Roles, v.Cost, v.Again = r.op.Roles, r.deviceTime(in), r.again
+	}
+	return v
 }
 
 // bring makes the arguments ready, in order, then the workspace.
 func (r *rank) bring() {
-	in := &r.prog.Instrs[r.pc]
+	in := &r.prog.Instrs[r.at()]
 	on := lanes[in.Lane]
 	for ; r.next < len(r.args); r.next++ {
 		s := r.args[r.next]
+		if r.op != nil {
+			if !r.hold(r.next) {
+				return
+			}
+			if r.again && r.op.Roles[r.next] == policies.Output {
+				continue
+			}
+		}
 		if !s.OnDevice() {
 			mode := r.prog.Args[int(in.ArgLo)+r.next].Mode
+			if r.op != nil && r.lineage.Read(s) {
+				mode = workloads.Update // what is replaced is still of use
+			}
 			var from *swap.Copy
 			if mode != workloads.Write {
 				if from = s.Current(); from == nil {
@@ -393,6 +422,9 @@ func (r *rank) bring() {
 			r.check.Bound(nil, b)
 		}
 	}
+	if r.op != nil && !r.safe(on) {
+		return
+	}
 	dispatch := in.Host
 	if dispatch == 0 {
 		dispatch = r.costs.Dispatch
@@ -407,6 +439,10 @@ func (r *rank) bring() {
 
 // issue hands the kernel over and advances the versions of what it writes.
 func (r *rank) issue() {
+	if r.again {
+		r.issueAgain()
+		return
+	}
 	in := &r.prog.Instrs[r.pc]
 	args := r.prog.Args[in.ArgLo:in.ArgHi]
 	if r.check != nil {
@@ -423,6 +459,12 @@ func (r *rank) issue() {
 			if r.check != nil {
 				r.check.Writes(s)
 			}
+		}
+	}
+	if r.op != nil {
+		r.lineage.Ran(r.op)
+		if r.check != nil {
+			r.check.Remember(r.op.ID)
 		}
 	}
 	if in.Kernel >= 0 {
@@ -463,9 +505,13 @@ func writtenBefore(args []workloads.Arg, storages []*swap.Storage, i int) bool {
 
 // post is what hooks do after the kernel is on its way.
 func (r *rank) post() {
-	in := &r.prog.Instrs[r.pc]
-	for _, s := range r.args {
-		s.InUse = false
+	in := &r.prog.Instrs[r.at()]
+	if r.op != nil {
+		r.unlock()
+	} else {
+		for _, s := range r.args {
+			s.Locks--
+		}
 	}
 	if r.scratch != alloc.NoBlock {
 		r.x.Release(r.scratch)
@@ -473,6 +519,10 @@ func (r *rank) post() {
 			r.check.Freed(r.scratch)
 		}
 		r.scratch = alloc.NoBlock
+	}
+	if r.again {
+		r.leave(in)
+		return
 	}
 	if f := r.recorder.Fields(); f != 0 {
 		r.record(in, f)
@@ -613,6 +663,7 @@ func (r *rank) endIteration() {
 			r.job.violate("rank %d, iteration %d: %s is still referenced at the end (10)", r.index, r.iteration, r.storageName(r.storages[i]))
 		}
 	}
+	r.bury()
 	now := r.eng.Now()
 	r.cost += r.recorder.EndCost()
 	obs := r.recorder.End(now-r.iterStart, r.oomSeen)
@@ -620,6 +671,7 @@ func (r *rank) endIteration() {
 	r.job.dispatched(r)
 	r.iteration++
 	r.iterStart, r.oomSeen, r.evictions, r.base = now, false, 0, r.x.Stats
+	r.replays = Replays{}
 	if r.iteration == r.job.cfg.Iterations {
 		r.paying = true
 		r.phase = atHalt
@@ -636,6 +688,7 @@ func (r *rank) startIteration() {
 		return
 	}
 	r.prog, r.work, r.pc = prog, r.job.prepare(prog), 0
+	r.allowance = r.allowed()
 	r.storages = append(r.storages[:r.residents], make([]*swap.Storage, len(prog.Storages)-r.residents)...)
 	if n := int(prog.Events); n > len(r.events) {
 		r.events = make([]stream.Event, n)
@@ -688,6 +741,9 @@ func (r *rank) newStorage(d *workloads.Storage) *swap.Storage {
 		s = new(swap.Storage)
 	}
 	s.Bytes, s.Shape, s.DType, s.Name, s.Refs, s.Block = d.Bytes, d.Shape, uint8(d.DType), int32(d.Label), 1, alloc.NoBlock
+	if s.Bytes == 0 && !r.job.cfg.Allocator.Exact {
+		s.Bytes = 1 // the least that an allocator with blocks gives
+	}
 	switch {
 	case d.Flat:
 		s.Type = profilers.SharedMemory
@@ -743,8 +799,8 @@ func (r *rank) opName() string {
 	if r.prog == nil {
 		return "construction"
 	}
-	if r.pc < len(r.prog.Instrs) && r.prog.Instrs[r.pc].Kind == workloads.Op {
-		return r.prog.Names.String(r.prog.Instrs[r.pc].Name)
+	if at := r.at(); at < len(r.prog.Instrs) && r.prog.Instrs[at].Kind == workloads.Op {
+		return r.prog.Names.String(r.prog.Instrs[at].Name)
 	}
 	return "between operators"
 }

@@ -36,6 +36,24 @@ type HostLane struct {
 	Done sim.Time // time after the end of its last iteration
 }
 
+// Replays are what a policy with a lineage has discarded and operators that ran
+// again to make it.
+type Replays struct {
+	Discards int64     // storages whose memory was given up without a copy
+	Forced   int64     // of them, because an allocation failed
+	Bytes    sim.Bytes // requested sizes of all of them
+	Ops      int64     // operators that ran again
+	Time     sim.Time  // their time on the device alone
+}
+
+func (r *Replays) add(o *Replays) {
+	r.Discards += o.Discards
+	r.Forced += o.Forced
+	r.Bytes += o.Bytes
+	r.Ops += o.Ops
+	r.Time += o.Time
+}
+
 // Iteration is one iteration of the whole job.
 type Iteration struct {
 	Index int
@@ -44,11 +62,12 @@ type Iteration struct {
 	Span  sim.Time // since the end of the one before; for the first, since 0
 
 	// Summed over simulated ranks.
-	Evictions         int64 // swap-outs that a failed allocation forced
+	Evictions         int64 // swap-outs and discards that a failed allocation forced
 	Faults            int64 // demand swap-ins
 	OutBytes, InBytes sim.Bytes
 	OutByType         [profilers.NumTensorTypes]sim.Bytes // of OutBytes
 	PlannedOuts       int64
+	Replays           Replays
 }
 
 // RankReport is what one simulated rank did.
@@ -68,6 +87,8 @@ type RankReport struct {
 	Window sim.Time
 	Host   HostLane
 	Swap   swap.Stats
+	// Replays over the whole run, the unfinished iteration included.
+	Replays Replays
 	// Ops counts dispatched program operators, Recomputed those of them
 	// that recomputation repeats.
 	Ops, Recomputed int64
@@ -92,15 +113,25 @@ type OutOfMemory struct {
 	Rank, Iteration int
 	Op              string
 	Cause           *alloc.OOM
-	Top             []Holder
+	// Limit is set when the policy's own limit of recomputation ended the run
+	// (policies.Lineage): what ran again, and what was allowed. Cause then tells
+	// only the capacity.
+	Limit *RematLimit
+	Top   []Holder
 	// Refused counts evictions refused in this run because the pinned host
 	// pool was exhausted; HostUsed of HostCapacity bytes are in use.
 	Refused                int64
 	HostUsed, HostCapacity sim.Bytes
 }
 
+// RematLimit is a limit of recomputation that was passed.
+type RematLimit struct{ Time, Allowed sim.Time }
+
 // Error is one line.
 func (o *OutOfMemory) Error() string {
+	if o.Limit != nil {
+		return fmt.Sprintf("rank %d, iteration %d, %s: operators that ran again took %v, more than the %v that the policy allows", o.Rank, o.Iteration, o.Op, o.Limit.Time, o.Limit.Allowed)
+	}
 	s := fmt.Sprintf("rank %d, iteration %d, %s: %v", o.Rank, o.Iteration, o.Op, o.Cause)
 	if o.Refused > 0 {
 		s += fmt.Sprintf("; %d evictions refused by the host pool, %d of %d bytes in use", o.Refused, o.HostUsed, o.HostCapacity)

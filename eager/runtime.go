@@ -1,6 +1,8 @@
 package eager
 
 import (
+	"errors"
+
 	"smartswap/eager/swap"
 	"smartswap/hw"
 	"smartswap/policies"
@@ -30,7 +32,8 @@ func (r *rank) tell(ev policies.Event) {
 	}
 	ev.Iteration = r.iteration
 	r.cost += eventPrice(r.costs.Dispatch, len(ev.Op.Args))
-	r.policy.Handle(&ev, r)
+	r.event = ev // where it stays: policies are behind an interface
+	r.policy.Handle(&r.event, r)
 }
 
 // eventPrice is free where the host costs nothing at all.
@@ -60,10 +63,18 @@ func (r *rank) Do(a policies.Action) policies.Outcome {
 	}
 	switch a.Kind {
 	case policies.Evict:
-		if s.InUse {
+		if s.InUse() {
 			return policies.Refused
 		}
 		return r.x.Out(s, -1, r.reason, a.Wait)
+	case policies.Discard:
+		return r.discard(s)
+	case policies.Rematerialize:
+		if r.lineage == nil || s.InUse() || !r.lineage.Absent(s) || !r.lineage.Replayable(s) {
+			return policies.Refused
+		}
+		r.wanted = append(r.wanted, a.What.Handle)
+		return policies.Done
 	case policies.Prefetch:
 		if s.OnDevice() || s.Current() == nil {
 			return policies.Refused
@@ -86,6 +97,9 @@ func (r *rank) Do(a policies.Action) policies.Outcome {
 
 // Arm replaces the plan.
 func (r *rank) Arm(p *policies.Plan) error {
+	if r.lineage != nil && p != nil {
+		return errors.New("a policy that keeps a lineage cannot arm a plan")
+	}
 	r.later = r.later[:0]
 	err := r.x.Arm(p)
 	r.clock.index = r.x.StageIndex(r.clock.stage)
@@ -101,11 +115,12 @@ func (r *rank) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
 	if s == nil {
 		return policies.TensorInfo{}, false
 	}
-	t := policies.TensorInfo{Handle: h, Bytes: s.Bytes, Type: s.Type, OnDevice: s.OnDevice(), OnHost: s.Current() != nil, InUse: s.InUse}
+	t := policies.TensorInfo{Handle: h, Bytes: s.Bytes, Type: s.Type, OnDevice: s.OnDevice(), OnHost: s.Current() != nil, InUse: s.InUse()}
 	if s.OnDevice() {
 		_, t.Block = r.mem.Range(s.Block)
 	}
-	t.Evictable = s.OnDevice() && !s.InUse && !r.x.Arriving(s) && s.Type != profilers.SharedMemory && s.Refs > 0
+	t.Evictable = s.OnDevice() && !s.InUse() && !r.x.Arriving(s) && s.Type != profilers.SharedMemory && s.Refs > 0 && s.Bytes > 0
+	t.Discardable = r.discardable(s) && (s.Refs == 0 || r.lineage.Replayable(s))
 	return t, true
 }
 

@@ -13,8 +13,8 @@ const (
 	Evict         Kind = iota // device copy goes; content is copied to To first unless a clean copy is there
 	Prefetch                  // a device copy is made, asynchronously
 	Release                   // memory held for a copy is given back, the compute stream waiting for the copy
-	Discard                   // device copy goes without a copy anywhere; content must be rematerialised
-	Rematerialize             // content is recomputed
+	Discard                   // device copy goes without a copy anywhere; the runtime makes the content again when an operator needs it (Needs.Lineage)
+	Rematerialize             // discarded content is made again before the next operator runs, without anybody waiting for it
 )
 
 // TriggerKind says when something happens.

@@ -20,6 +20,7 @@
 //	registry/       the table of all policies
 //	policytest/     what every policy must do
 //	smartswap/      the system this project reproduces
+//	dtr/            rematerialization: discard, and run operators again
 //
 // # Adding a policy
 //

@@ -31,6 +31,7 @@ const (
 	UnpackEvent                   // backward asks for it again
 	Miss                          // an operator needs a tensor that is not on the device
 	Pressure                      // an allocation failed; the policy may make room
+	Released                      // the program has given a tensor's last reference back; with Needs.Lineage only
 	NumEvents
 )
 
@@ -52,10 +53,31 @@ func (s Events) Has(k EventKind) bool { return s&(1<<k) != 0 }
 // Needs is what a policy requires. A run that cannot grant it is refused
 // before time 0.
 type Needs struct {
-	Fields profilers.Fields // of the detailed profile
-	Events Events
-	Grade  Grade
-	Memory MemoryKind
+	Fields  profilers.Fields // of the detailed profile
+	Events  Events
+	Grade   Grade
+	Memory  MemoryKind
+	Lineage Lineage
+}
+
+// Lineage is what a policy wants of the runtime's record of which operator made
+// which tensor. With Keep, content may be discarded (Discard): when an operator
+// needs it, the operators that made it run again, their inputs first. Tensors
+// without references stay known until the iteration ends, since they may have
+// to be made on the way; they keep their memory until they are discarded, by
+// the policy, or at once by the runtime if the policy does not want to hear of
+// it (Released).
+type Lineage struct {
+	Keep bool
+	// Overwrite lets an operator that runs again write results that are still
+	// there where they are. Without it they are made a second time beside the
+	// first and dropped, as a framework does whose operators allocate what they
+	// return.
+	Overwrite bool
+	// Limit ends the run, as if memory had run out, when the operators that run
+	// again in an iteration take longer than Limit times all kernels of its
+	// program on the compute stream; 0 = never.
+	Limit float64
 }
 
 // Handle names a live storage of the run. Handles are not reused; they mean
@@ -73,6 +95,9 @@ type TensorInfo struct {
 	OnHost    bool // has a valid host copy of the current version
 	InUse     bool // argument of the operator being dispatched
 	Evictable bool // may be evicted now: on the device, not in use, no copy under way, not shared memory
+	// Discardable: may be discarded now: on the device, not in use, no copy under
+	// way, and either to be made again or without references.
+	Discardable bool
 }
 
 // OpView is the operator of a BeforeOp or AfterOp event. It is valid during
@@ -82,7 +107,23 @@ type OpView struct {
 	Name  int32 // run-wide name id, first-seen order
 	Stage profilers.Stage
 	Args  []Handle // inputs first, duplicates kept
+
+	// With Needs.Lineage only.
+	Roles []Role   // of Args, one by one
+	Cost  sim.Time // device time of the operator, as the runtime measures it
+	Again bool     // the operator runs another time, to make what was discarded
 }
+
+// Role is what an argument is to an operator.
+type Role uint8
+
+// Roles.
+const (
+	Input   Role = iota
+	Output       // its content is made by the operator
+	Changed      // read and changed in place
+	View         // a new view of a storage that is an input too
+)
 
 // Mark is a phase border as module hooks see it.
 type Mark struct {
@@ -96,11 +137,11 @@ type Event struct {
 	Iteration   int
 	Op          OpView
 	Mark        Mark
-	Tensor      Handle    // SaveEvent, UnpackEvent, Miss
+	Tensor      Handle    // SaveEvent, UnpackEvent, Miss, Released
 	Need        sim.Bytes // Pressure: rounded size of the request that failed
 	Attempt     int       // Pressure: how often this request has failed, from 1
 	Observation *profilers.Observation
-	Evictions   int // IterationEnd: swaps that a failed allocation forced
+	Evictions   int // IterationEnd: swaps and discards that a failed allocation forced
 	OOM         bool
 }
 

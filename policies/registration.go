@@ -32,7 +32,7 @@ func (n Needs) Check(offered profilers.Fields, grade Grade) error {
 }
 
 // eventNames by EventKind.
-var eventNames = [NumEvents]string{"iteration-end", "mark", "before-op", "after-op", "save", "unpack", "miss", "pressure"}
+var eventNames = [NumEvents]string{"iteration-end", "mark", "before-op", "after-op", "save", "unpack", "miss", "pressure", "released"}
 
 // String is the event's name.
 func (k EventKind) String() string {

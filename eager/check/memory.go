@@ -52,6 +52,9 @@ type access struct {
 	leave  token        // after; 0 = unchanged
 }
 
+// empty tells that a is of no memory at all: a tensor of 0 bytes.
+func (a *access) empty() bool { return a.buffer == alloc.NoBuffer && len(a.spans) == 0 }
+
 // record is the accesses of one command.
 type record struct{ accesses []access }
 
@@ -67,12 +70,13 @@ type Memory struct {
 	blocks   map[alloc.Block][]span
 	versions map[policies.Handle]uint32
 	pending  []access               // of the operator being issued
+	first    map[int64][]access     // of operators that may run again
 	streams  [stream.Count][]record // issued, not retired, in order
 }
 
 // NewMemory returns the checks of one rank; broken invariants go to report.
 func NewMemory(rank int, mem alloc.Allocator, now func() sim.Time, report func(format string, args ...any)) *Memory {
-	return &Memory{rank: rank, mem: mem, report: report, now: now, blocks: make(map[alloc.Block][]span), versions: make(map[policies.Handle]uint32)}
+	return &Memory{rank: rank, mem: mem, report: report, now: now, blocks: make(map[alloc.Block][]span), versions: make(map[policies.Handle]uint32), first: make(map[int64][]access)}
 }
 
 // Begin, Reads, Writes and Issue describe the kernel issued next: all it reads
@@ -88,6 +92,28 @@ func (m *Memory) Reads(s *swap.Storage) {
 func (m *Memory) Writes(s *swap.Storage) {
 	m.versions[s.Handle]++
 	m.pending = append(m.pending, access{spans: m.spans(s.Block, s.Bytes), buffer: alloc.NoBuffer, leave: m.current(s)})
+}
+
+// Remember keeps what the operator described last reads and leaves, under a
+// number, until ForgetAll.
+func (m *Memory) Remember(id int64) { m.first[id] = slices.Clone(m.pending) }
+
+// ForgetAll ends what Remember began.
+func (m *Memory) ForgetAll() { clear(m.first) }
+
+// Again describes a kernel that runs again: it must find what it found the first
+// time, whatever has been written since, and leaves what it left then. The
+// blocks are those of its reads, in order, then those of its writes.
+func (m *Memory) Again(id int64, blocks []alloc.Block, sizes []sim.Bytes) {
+	first, ok := m.first[id]
+	if !ok || len(first) != len(blocks) {
+		m.report("rank %d at %v: an operator runs again that never ran like that", m.rank, m.now())
+		return
+	}
+	m.pending = m.pending[:0]
+	for i, a := range first {
+		m.pending = append(m.pending, access{spans: m.spans(blocks[i], sizes[i]), buffer: alloc.NoBuffer, expect: a.expect, leave: a.leave})
+	}
 }
 
 // Issue puts the kernel on a stream.
@@ -205,7 +231,7 @@ func (m *Memory) head(s stream.ID) *record {
 
 // need checks a's expected content.
 func (m *Memory) need(s stream.ID, a *access, when string) {
-	if a.expect == 0 {
+	if a.expect == 0 || a.empty() {
 		return
 	}
 	if got, ok := m.get(a); !ok || got != a.expect {
@@ -214,6 +240,9 @@ func (m *Memory) need(s stream.ID, a *access, when string) {
 }
 
 func (m *Memory) undisturbed(s stream.ID, a *access) {
+	if a.empty() {
+		return
+	}
 	if got, ok := m.get(a); !ok || got != a.leave|writing {
 		m.report("rank %d at %v: a command on %s ends and what it wrote has become %v (5)", m.rank, m.now(), s.Name(), got)
 	}
@@ -258,7 +287,11 @@ func (m *Memory) Bound(_ *swap.Storage, b alloc.Block) {
 	if _, known := m.blocks[b]; known {
 		return
 	}
+	m.blocks[b] = nil
 	m.pieces(b, func(addr uint64, n sim.Bytes) {
+		if n == 0 {
+			return
+		}
 		r := span{addr, addr + uint64(n)}
 		i, _ := slices.BinarySearchFunc(m.owned, r, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
 		if i > 0 && m.owned[i-1].hi > r.lo || i < len(m.owned) && m.owned[i].lo < r.hi {

@@ -105,3 +105,9 @@ func (s *Script) Names() *workloads.Names { return s.names }
 func Kernel(names *workloads.Names, name string, t sim.Time) workloads.OpSpec {
 	return workloads.OpSpec{Name: names.ID(name), Kernel: workloads.Kernel{Work: hw.Work{Kind: hw.Measured, Family: hw.MatMul, Time: t}}}
 }
+
+// Replayable is o as an operator that may run again.
+func Replayable(o workloads.OpSpec) workloads.OpSpec {
+	o.Flags |= workloads.Replayable
+	return o
+}

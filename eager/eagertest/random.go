@@ -129,7 +129,7 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 	forward := func(batch int, save bool) []workloads.StorageID {
 		var kept []workloads.StorageID
 		x := act(0)
-		b.Op(Kernel(names, "embed", span(0)), workloads.Out(x))
+		b.Op(Replayable(Kernel(names, "embed", span(0))), workloads.Out(x))
 		for l := range s.layers {
 			y := act(l)
 			k := Kernel(names, fmt.Sprint("layer", l%3), span(l+rank))
@@ -137,7 +137,7 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 			if l%2 == 0 {
 				k.Scratch = sizes[4]
 			}
-			b.Op(k, workloads.In(x), workloads.In(workloads.StorageID(3*l)), workloads.Out(y))
+			b.Op(Replayable(k), workloads.In(x), workloads.In(workloads.StorageID(3*l)), workloads.Out(y))
 			if batch == 1 && l == 0 {
 				for i := range s.extra {
 					b.Op(Kernel(names, fmt.Sprint("extra", i%2), span(i)), workloads.InPlace(y))
@@ -173,7 +173,7 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 			x := kept[l]
 			b.Unpack(x)
 			d := act(l + 1)
-			b.Op(Kernel(names, fmt.Sprint("grad", l%3), span(l+1)), workloads.In(g), workloads.In(x), workloads.In(workloads.StorageID(3*l)), workloads.Out(d))
+			b.Op(Replayable(Kernel(names, fmt.Sprint("grad", l%3), span(l+1))), workloads.In(g), workloads.In(x), workloads.In(workloads.StorageID(3*l)), workloads.Out(d))
 			b.Op(Kernel(names, "wgrad", span(l+2)), workloads.In(g), workloads.In(x), workloads.InPlace(workloads.StorageID(3*l+1)))
 			b.Drop(x)
 			b.Drop(g)

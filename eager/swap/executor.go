@@ -211,7 +211,7 @@ func (x *Executor) give(b alloc.Buffer) { x.pool.Free(b) }
 // stage (-1 = first come). With wait, the host will wait for the copy (see
 // Finish). A current copy elsewhere makes it free of charge.
 func (x *Executor) Out(s *Storage, stage int32, why Reason, wait bool) policies.Outcome {
-	if !s.OnDevice() || x.Arriving(s) || s.Type == profilers.SharedMemory || s.Refs == 0 {
+	if !s.OnDevice() || x.Arriving(s) || s.Type == profilers.SharedMemory || s.Refs == 0 || s.Bytes == 0 {
 		return policies.Refused
 	}
 	b := s.Block
@@ -337,7 +337,7 @@ func (x *Executor) Undo() bool {
 	for n := len(x.coming); n > 0; n = len(x.coming) {
 		c := x.coming[n-1]
 		x.coming = x.coming[:n-1]
-		if s := c.s; s.Handle == c.handle && s.Pending && !s.InUse && s.Refs > 0 && s.Current() != nil {
+		if s := c.s; s.Handle == c.handle && s.Pending && !s.InUse() && s.Refs > 0 && s.Current() != nil {
 			x.Touch(s)
 			b := s.Block
 			x.leave(s)
@@ -394,6 +394,21 @@ func (x *Executor) record(s *Storage, old profilers.Tensor, out bool, why Reason
 		x.swaps(profilers.SwapRec{Out: out, Bytes: s.Bytes, OOM: why == Pressure || why == Demand, Src: old, Dst: s.Tensor})
 	}
 }
+
+// Discard takes the device copy of s away and frees its memory; its content is
+// nobody's concern.
+func (x *Executor) Discard(s *Storage) {
+	x.Touch(s)
+	b := s.Block
+	x.leave(s)
+	x.free(b, s.Uses)
+}
+
+// Bury ends a storage that has no reference left.
+func (x *Executor) Bury(s *Storage) { x.destroy(s) }
+
+// Forget gives the copies of s outside the device back.
+func (x *Executor) Forget(s *Storage) { x.forget(s) }
 
 // Drop gives a reference of s back and tells whether it was the last. The
 // storage dies then, or when the last swap-in that guards it is released.

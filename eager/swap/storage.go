@@ -69,8 +69,11 @@ type Storage struct {
 
 	// Tensor is the allocation instance as profilers see it.
 	Tensor profilers.Tensor
-	// InUse: argument of the operator being dispatched.
-	InUse bool
+	// Locks counts the arguments of operators being dispatched that the storage
+	// is.
+	Locks int32
+	// Node is the storage's number in the lineage; 0 = none.
+	Node int32
 	// Guard counts holds that keep the storage alive though no reference
 	// is left.
 	Guard int32
@@ -100,6 +103,9 @@ func (s *Storage) UsedOn(e stream.Event) {
 		s.Uses[1] = e
 	}
 }
+
+// InUse tells whether an operator that is being dispatched uses the storage.
+func (s *Storage) InUse() bool { return s.Locks > 0 }
 
 // OnDevice tells whether the storage has a device copy, complete or arriving.
 func (s *Storage) OnDevice() bool { return s.Block != alloc.NoBlock }

@@ -111,6 +111,8 @@ type Fake struct {
 	next       policies.Handle
 	nextID     profilers.Tensor
 	states     []policies.Handle
+	dead       []policies.Handle // under a lineage
+	wanted     []policies.Handle // to be made again
 	evictions  int
 	delivering bool
 	calls      int // actions during the present event
@@ -119,8 +121,17 @@ type Fake struct {
 }
 
 type tensor struct {
-	info policies.TensorInfo
-	id   profilers.Tensor
+	info  policies.TensorInfo
+	id    profilers.Tensor
+	locks int
+	made  *made // nil: no operator
+	dead  bool  // the script has no use for it any more
+}
+
+// made is an operator that can run again: its name, inputs and outputs.
+type made struct {
+	name            int32
+	inputs, outputs []policies.Handle
 }
 
 var _ policies.Runtime = (*Fake)(nil)
@@ -144,7 +155,6 @@ func (f *Fake) allocate(h policies.Handle) bool {
 	}
 	f.used += block
 	x.info.Block, x.info.OnDevice = block, true
-	x.info.Evictable = x.info.Type != profilers.SharedMemory
 	f.nextID++
 	if x.info.OnHost {
 		f.recorder.Swap(profilers.SwapRec{Bytes: x.info.Bytes, Src: x.id, Dst: f.nextID})
@@ -152,10 +162,41 @@ func (f *Fake) allocate(h policies.Handle) bool {
 		x.info.OnHost = false
 	}
 	x.id = f.nextID
+	f.refresh(x)
 	return true
 }
 
+// destroy ends the script's use of h. Under a policy with a lineage it stays
+// known until the iteration ends, and keeps its memory until the policy discards
+// it.
 func (f *Fake) destroy(h policies.Handle) {
+	x := f.tensors[h]
+	if !f.needs.Lineage.Keep {
+		f.remove(h)
+		return
+	}
+	x.dead = true
+	f.refresh(x)
+	f.dead = append(f.dead, h)
+	if !x.info.OnDevice {
+		return
+	}
+	if f.needs.Events.Has(policies.Released) {
+		f.deliver(&policies.Event{Kind: policies.Released, Tensor: h})
+	} else {
+		f.discard(x)
+	}
+}
+
+// refresh works out what follows from a tensor's state.
+func (f *Fake) refresh(x *tensor) {
+	free := x.info.OnDevice && x.locks == 0 && x.info.Type != profilers.SharedMemory
+	x.info.InUse = x.locks > 0
+	x.info.Evictable = free && !x.dead
+	x.info.Discardable = free && f.needs.Lineage.Keep && (x.dead || x.made != nil)
+}
+
+func (f *Fake) remove(h policies.Handle) {
 	x := f.tensors[h]
 	f.used -= x.info.Block
 	if x.info.OnHost {
@@ -186,13 +227,43 @@ func (f *Fake) deliver(ev *policies.Event) {
 
 // op runs an operator: its inputs are brought back, its outputs allocated.
 func (f *Fake) op(name int32, inputs, outputs []policies.Handle) bool {
-	args := append(append([]policies.Handle{}, inputs...), outputs...)
-	f.names.ID(name, fmt.Sprintf("op%d", name))
-	view := policies.OpView{Index: f.ops, Name: name, Stage: f.stage, Args: args}
+	m := &made{name, inputs, outputs}
+	for _, h := range outputs {
+		f.tensors[h].made = m
+	}
+	for len(f.wanted) > 0 {
+		x := f.tensors[f.wanted[0]]
+		f.wanted = f.wanted[1:]
+		if x != nil && !x.info.OnDevice && !f.run(x.made, true) {
+			return false
+		}
+	}
+	return f.run(m, false)
+}
+
+// opCost is the device time of every operator, as the runtime measures it.
+const opCost = sim.Millisecond
+
+// run runs an operator for the first time, or again.
+func (f *Fake) run(m *made, again bool) bool {
+	args := append(append([]policies.Handle{}, m.inputs...), m.outputs...)
+	f.names.ID(m.name, fmt.Sprintf("op%d", m.name))
+	view := policies.OpView{Index: f.ops, Name: m.name, Stage: f.stage, Args: args}
+	if f.needs.Lineage.Keep {
+		view.Cost, view.Again = opCost, again
+		for i := range args {
+			role := policies.Input
+			if i >= len(m.inputs) {
+				role = policies.Output
+			}
+			view.Roles = append(view.Roles, role)
+		}
+	}
 	f.deliver(&policies.Event{Kind: policies.BeforeOp, Op: view})
 	for _, h := range args {
 		x := f.tensors[h]
-		x.info.InUse, x.info.Evictable = true, false
+		x.locks++
+		f.refresh(x)
 	}
 	for _, h := range args {
 		x := f.tensors[h]
@@ -201,26 +272,30 @@ func (f *Fake) op(name int32, inputs, outputs []policies.Handle) bool {
 		}
 		if x.info.OnHost {
 			f.deliver(&policies.Event{Kind: policies.Miss, Tensor: h})
-		}
-		if !f.allocate(h) {
+		} else if x.made != nil && x.made != m && !f.run(x.made, true) { // it was discarded
 			return false
 		}
-		x.info.Evictable = false
+		if !x.info.OnDevice && !f.allocate(h) {
+			return false
+		}
 	}
 	var recs []profilers.TensorRec
 	for _, h := range args {
 		x := f.tensors[h]
 		recs = append(recs, profilers.TensorRec{Tensor: x.id, Bytes: x.info.Bytes, Type: x.info.Type})
 	}
-	f.recorder.Op(profilers.OpRec{
-		ID: f.ops, Name: name, Stage: f.stage, Allocated: f.used, Reserved: f.used, Active: f.used,
-	}, recs)
-	f.ops++
+	if !again {
+		f.recorder.Op(profilers.OpRec{
+			ID: f.ops, Name: m.name, Stage: f.stage, Allocated: f.used, Reserved: f.used, Active: f.used,
+		}, recs)
+		f.ops++
+	}
 	f.now += sim.Millisecond
 	f.deliver(&policies.Event{Kind: policies.AfterOp, Op: view})
 	for _, h := range args {
 		x := f.tensors[h]
-		x.info.InUse, x.info.Evictable = false, x.info.Type != profilers.SharedMemory
+		x.locks--
+		f.refresh(x)
 	}
 	return true
 }
@@ -246,6 +321,10 @@ func (f *Fake) iterate(i int) bool {
 		f.recorder.Begin(i, nil)
 	}
 	ok := f.body(&f.script.Iterations[i])
+	for _, h := range f.dead {
+		f.remove(h)
+	}
+	f.dead, f.wanted = f.dead[:0], nil
 	obs := f.recorder.End(f.now-began, f.evictions > 0)
 	if ok {
 		f.deliver(&policies.Event{Kind: policies.IterationEnd, Observation: obs, Evictions: f.evictions})
@@ -315,8 +394,8 @@ func (f *Fake) begin(s profilers.Stage) {
 // Now is a clock that advances by a millisecond per operator.
 func (f *Fake) Now() sim.Time { return f.now }
 
-// Do carries out evictions and prefetches of live tensors; it fails the test
-// on actions that a policy can know to be impossible.
+// Do carries out evictions, prefetches, discards and rematerializations of live
+// tensors; it fails the test on actions that a policy can know to be impossible.
 func (f *Fake) Do(a policies.Action) policies.Outcome {
 	f.count()
 	x, alive := f.tensors[a.What.Handle]
@@ -345,6 +424,27 @@ func (f *Fake) Do(a policies.Action) policies.Outcome {
 		default:
 			f.allocate(a.What.Handle)
 		}
+	case policies.Discard:
+		switch {
+		case !f.needs.Lineage.Keep:
+			f.t.Fatalf("a discard by a policy that does not ask for a lineage")
+		case !x.info.Discardable:
+			f.t.Fatalf("discard of a tensor that cannot be discarded: %+v", x.info)
+		case f.script.Stubborn > 0 && int(a.What.Handle)%f.script.Stubborn == 0:
+			outcome = policies.Refused
+		default:
+			f.discard(x)
+			f.evictions++
+		}
+	case policies.Rematerialize:
+		switch {
+		case !f.needs.Lineage.Keep:
+			f.t.Fatalf("a rematerialization by a policy that does not ask for a lineage")
+		case x.info.OnDevice || x.info.OnHost || x.made == nil || x.locks > 0:
+			outcome = policies.Refused
+		default:
+			f.wanted = append(f.wanted, a.What.Handle)
+		}
 	default:
 		f.t.Fatalf("action kind %d is not for live tensors here", a.Kind)
 	}
@@ -359,8 +459,15 @@ func (f *Fake) evict(x *tensor) {
 	f.recorder.Swap(profilers.SwapRec{
 		Out: true, Bytes: x.info.Bytes, OOM: true, Src: x.id, Dst: f.nextID})
 	x.id = f.nextID
-	x.info.OnDevice, x.info.OnHost, x.info.Evictable, x.info.Block = false, true, false, 0
+	x.info.OnDevice, x.info.OnHost, x.info.Block = false, true, 0
+	f.refresh(x)
 	f.evictions++
+}
+
+func (f *Fake) discard(x *tensor) {
+	f.used -= x.info.Block
+	x.info.OnDevice, x.info.Block = false, 0
+	f.refresh(x)
 }
 
 // count fails the test when one event leads to more actions than there can be

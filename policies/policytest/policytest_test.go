@@ -136,3 +136,47 @@ func (idle) Needs() policies.Needs {
 	return policies.Needs{Events: policies.Set(policies.IterationEnd)}
 }
 func (idle) Handle(_ *policies.Event, rt policies.Runtime) { rt.Observe(policies.Off) }
+
+// remaker discards what an operator has made, asks for half of it again, and
+// counts what runs again.
+type remaker struct {
+	seen         []policies.Handle
+	again, asked int
+}
+
+func (*remaker) Needs() policies.Needs {
+	return policies.Needs{Events: policies.Set(policies.AfterOp), Lineage: policies.Lineage{Keep: true}}
+}
+
+func (r *remaker) Handle(ev *policies.Event, rt policies.Runtime) {
+	if ev.Op.Again {
+		r.again++
+		return
+	}
+	for _, h := range r.seen {
+		t, ok := rt.Tensor(h)
+		if !ok || !t.Discardable {
+			continue
+		}
+		rt.Do(policies.Action{Kind: policies.Discard, What: policies.Selector{Handle: h}})
+		if h%2 == 0 && rt.Do(policies.Action{Kind: policies.Rematerialize, What: policies.Selector{Handle: h}}) == policies.Done {
+			r.asked++
+		}
+	}
+	for i, h := range ev.Op.Args {
+		if ev.Op.Roles[i] == policies.Output {
+			r.seen = append(r.seen, h)
+		}
+	}
+}
+
+// TestFakeMakesAgain: what is discarded is made again, asked for or not, and the
+// run goes on.
+func TestFakeMakesAgain(t *testing.T) {
+	s := Script{Capacity: 1 << 30, Host: 1 << 30, Iterations: []Iteration{{MicroBatches: 1, Layers: [][]sim.Bytes{{512, 512}, {512}, {512}}}}}
+	r := &remaker{}
+	Play(t, s, r, false)
+	if r.asked == 0 || r.again <= r.asked {
+		t.Errorf("%d operators ran again, %d were asked for", r.again, r.asked)
+	}
+}
