@@ -4,6 +4,7 @@ package registry
 
 import (
 	"smartswap/policies"
+	"smartswap/policies/dtr"
 	"smartswap/policies/flashneuron"
 	"smartswap/policies/g10"
 	"smartswap/policies/smartswap"
@@ -17,6 +18,7 @@ func All() []policies.Registration {
 		smartswap.Registration(),
 		flashneuron.Registration(),
 		g10.Registration(),
+		dtr.Registration(),
 	}
 }
 

@@ -13,6 +13,13 @@ import (
 
 // options are what the suite tries besides the defaults, by policy.
 var options = map[string][]policies.Params{
+	"dtr": {
+		{"heuristic": "eqclass", "release": "plain"},
+		{"heuristic": "local", "duplicates": "over", "limit": 0.0},
+		{"heuristic": "lru", "compat_last_of_equals": true},
+		{"heuristic": "size", "release": "plain", "compat_zero_stops": true},
+		{"heuristic": "msps", "compat_foresight": true},
+	},
 	"g10": {
 		{"memory": "unified", "gpu_bytes": int64(1 << 30), "compat_first_tensor": true},
 		{"memory": "direct", "tiers": "ssd", "compat_line_factor": 1.060606, "compat_last_pass": 0.9},
