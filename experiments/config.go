@@ -68,6 +68,9 @@ type Setup struct {
 	Warmup       int64 // of them not counted
 	Replications int64 // runs per point with different seeds
 	Seed         int64
+	// HBMPercent gives every device that percentage of what the job's live
+	// tensors need at their peak, in place of the node's memory; 0 = the node's.
+	HBMPercent int64
 	// Host is "full", or "none" for traces without host costs.
 	Host string
 	// Series keeps every iteration: iterations.csv, figures over iterations,
@@ -201,6 +204,7 @@ func (s *Setup) fields() []field {
 			{key: "base_addr_aligned_kb", set: integer(&s.Allocator.BaseAddrAlignedKB, 0, maxMB)},
 			{key: "throw_on_npumalloc_oom", set: flag(&s.Allocator.ThrowOnNPUMallocOOM)},
 			{key: "fresh_segment_split", set: flag(&s.Allocator.FreshSegmentSplit)},
+			{key: "exact", set: flag(&s.Allocator.Exact)},
 		}},
 		{key: "pinned", sub: []field{
 			{key: "rounding", set: text(&s.Pinned.Rounding)},
@@ -232,6 +236,7 @@ func (s *Setup) fields() []field {
 		{key: "replications", set: integer(&s.Replications, 1, 1000)},
 		{key: "seed", set: integer(&s.Seed, 0, math.MaxInt64)},
 		{key: "host", set: choice(&s.Host, "full", "none")},
+		{key: "hbm_percent", set: integer(&s.HBMPercent, 1, 1000)},
 		{key: "series", set: flag(&s.Series)},
 	}
 }

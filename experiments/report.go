@@ -108,6 +108,9 @@ func (c *Config) pivot(t *paper.Table, value string, cells []*CellResult) {
 			s := printed(cell, value)
 			if s == "" && cell.Best < 0 {
 				s = "OOM"
+				if o := representative(cell).Outcome.OOM; o != nil && o.Rematerialized > 0 {
+					s = "limit"
+				}
 			}
 			line = append(line, s)
 		}
@@ -250,7 +253,7 @@ func printed(c *CellResult, column string) string {
 		return s
 	case strings.HasSuffix(column, "_ms"):
 		return fmt.Sprintf("%.1f", v.Number())
-	case strings.HasSuffix(column, "_us"), strings.HasSuffix(column, "_percent"), strings.HasSuffix(column, "_slowdown"):
+	case strings.HasSuffix(column, "_us"), strings.HasSuffix(column, "_percent"), strings.HasSuffix(column, "slowdown"):
 		return fmt.Sprintf("%.2f", v.Number())
 	case strings.HasPrefix(column, "fraction"), strings.HasSuffix(column, "_fraction"):
 		return fmt.Sprintf("%.3f", v.Number())
@@ -319,6 +322,9 @@ func gib(b sim.Bytes) string { return fmt.Sprintf("%.1f", float64(b)/float64(sim
 func oomText(o *OOM) string {
 	if o == nil {
 		return "OOM"
+	}
+	if o.Rematerialized > 0 {
+		return fmt.Sprintf("recomputation above %.1f ms", o.Allowed.Milliseconds())
 	}
 	return fmt.Sprintf("OOM: requested %s, free %s of %s GiB", fineGiB(o.Requested), fineGiB(o.Free), gib(o.Capacity))
 }

@@ -147,8 +147,16 @@ func rowColumns() []rowColumn {
 		whole("out_parameter_bytes", "of them, parameters", fitting, func(r *Result) int64 { return int64(r.Outcome.OutByType[profilers.Model]) }),
 		whole("out_optimizer_bytes", "of them, fp32 parameters and moments", fitting, func(r *Result) int64 { return int64(r.Outcome.OutByType[profilers.OptimState]) }),
 		whole("in_bytes", "moved back per iteration and device", fitting, func(r *Result) int64 { return int64(r.Outcome.InBytes) }),
-		whole("evictions", "swap-outs per iteration that a failed allocation forced, all simulated ranks", fitting, func(r *Result) int64 { return r.Outcome.Evictions }),
+		whole("evictions", "swap-outs and discards per iteration that a failed allocation forced, all simulated ranks", fitting, func(r *Result) int64 { return r.Outcome.Evictions }),
 		whole("faults", "swap-ins per iteration that an operator had to wait for unplanned, all simulated ranks", fitting, func(r *Result) int64 { return r.Outcome.Faults }),
+		whole("remat_ops", "operators per iteration that ran again to make what a policy had discarded, all simulated ranks", fitting, func(r *Result) int64 { return r.Outcome.RematOps }),
+		decimal("remat_time_ms", "their time on the compute stream, per iteration, mean over ranks", fitting, func(r *Result) float64 { return r.Outcome.RematTime.Milliseconds() }),
+		decimal("slowdown", "iteration time over that of the same point with unbounded HBM; of the best point", fitting, func(r *Result) float64 {
+			if r.Ideal == nil {
+				return math.NaN()
+			}
+			return 1 + slowdown(r)
+		}),
 		decimal("host_busy_ms", "dispatching thread at work, per iteration of the whole run, mean over ranks", fitting, func(r *Result) float64 { return r.Outcome.HostBusy.Milliseconds() }),
 		decimal("busy_ms", "compute stream running kernels, per iteration, mean over ranks", fitting, func(r *Result) float64 { return r.Outcome.Busy.Milliseconds() }),
 	}
@@ -226,6 +234,7 @@ func rowColumns() []rowColumn {
 	)
 	return append(columns,
 		text("oom_operator", "operator whose allocation failed", failing, func(r *Result) string { return r.Outcome.OOM.Operator }),
+		text("oom_reason", "what ran out: memory, or the time that the policy allows for operators that run again", failing, func(r *Result) string { return r.Outcome.OOM.reason() }),
 		whole("oom_rank", "simulated rank that ran out", failing, func(r *Result) int64 { return int64(r.Outcome.OOM.Rank) }),
 		whole("oom_iteration", "iteration in which it did", failing, func(r *Result) int64 { return int64(r.Outcome.OOM.Iteration) }),
 		whole("oom_requested_bytes", "size of the allocation that failed", failing, func(r *Result) int64 { return int64(r.Outcome.OOM.Requested) }),

@@ -212,6 +212,9 @@ func summary(c *CellResult) string {
 				return "fits, but only slower than the search allows"
 			}
 		}
+		if o := representative(c).Outcome.OOM; o != nil && o.Rematerialized > 0 {
+			return fmt.Sprintf("recomputation above %.1f ms", o.Allowed.Milliseconds())
+		}
 		return "out of memory"
 	}
 	best := &c.Results[c.Best]

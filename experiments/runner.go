@@ -57,7 +57,9 @@ type Outcome struct {
 	Allocator                   AllocatorOutcome
 
 	OutBytes, InBytes sim.Bytes // host copies, per device on average
-	Evictions, Faults int64     // whole job: forced swap-outs and demand swap-ins
+	Evictions, Faults int64     // whole job: forced swap-outs and discards, demand swap-ins
+	RematOps          int64     // whole job: operators that ran again to make what was discarded
+	RematTime         sim.Time  // their device time, mean over ranks
 
 	// Busy and Stalls split the compute stream's time, mean over ranks.
 	Busy   sim.Time
@@ -131,6 +133,17 @@ type OOM struct {
 	Operator                  string
 	Requested, Free, Capacity sim.Bytes
 	LargestFree               sim.Bytes // block that the request was allowed to use
+	// Rematerialized is the device time of operators that ran again, when it
+	// passed what the policy allows and that ended the run; else 0.
+	Rematerialized, Allowed sim.Time
+}
+
+// reason says what a run ran out of.
+func (o *OOM) reason() string {
+	if o.Rematerialized > 0 {
+		return "rematerialization limit"
+	}
+	return "memory"
 }
 
 // pool sums replications up: means, and the worst case of peaks; the interval is
@@ -159,6 +172,8 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		o.InBytes += r.InBytes
 		o.Evictions += r.Evictions
 		o.Faults += r.Faults
+		o.RematOps += r.RematOps
+		o.RematTime += r.RematTime
 		o.Busy += r.Busy
 		for i := range o.Stalls {
 			o.Stalls[i] += r.Stalls[i]
@@ -179,6 +194,8 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 	o.InBytes /= sim.Bytes(n)
 	o.Evictions /= int64(n)
 	o.Faults /= int64(n)
+	o.RematOps /= int64(n)
+	o.RematTime /= n
 	o.Busy /= n
 	for i := range o.Stalls {
 		o.Stalls[i] /= n

@@ -48,7 +48,8 @@ type openTrace struct {
 type boundOnce struct {
 	sync.Once
 	time   sim.Time
-	memory sim.Bytes // peak of live bytes without a policy
+	memory sim.Bytes // peak of live bytes without a policy, in blocks
+	live   sim.Bytes // the same without rounding
 	pinned sim.Bytes // what no policy may move
 	err    error
 }
@@ -316,6 +317,12 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 		return Bounds{}, once.err
 	}
 	b := Bounds{Time: once.time, Memory: once.memory, Capacity: node.Device.Capacity()}
+	if p.HBMPercent > 0 {
+		b.Capacity = once.live * sim.Bytes(p.HBMPercent) / 100
+	}
+	if p.Allocator.Exact {
+		b.Memory = once.live
+	}
 	switch {
 	case p.Strategy.Ideal:
 		b.Capacity = 0
@@ -384,7 +391,7 @@ func (b *boundOnce) whole(node *hw.Node, w workloads.Workload) error {
 	if err != nil {
 		return err
 	}
-	b.time, b.memory, b.pinned = found.Time, found.Memory, 0
+	b.time, b.memory, b.live, b.pinned = found.Time, found.Memory, found.Live, 0
 	for _, r := range w.Ranks() {
 		var flat sim.Bytes
 		for i := range r.Residents {
@@ -415,6 +422,9 @@ func (s *Simulator) Key(p *Point) (string, error) {
 	setup.Node, setup.Profilers, setup.Search = nil, nil, Search{}
 	setup.Replications = 1
 	setup.Strategy = Strategy{Policy: p.Strategy.Policy, Options: p.Strategy.Options, AlwaysProfile: p.Strategy.AlwaysProfile, VPP: p.Strategy.VPP, ZeRO: p.Strategy.ZeRO, Ideal: p.Strategy.Ideal}
+	if p.Strategy.Ideal {
+		setup.HBMPercent = 0
+	}
 	if p.Strategy.Policy == "none" {
 		bare.Link = hw.Link{}
 		setup.Executor, setup.Pinned = swap.Options{}, alloc.PinnedOptions{}
@@ -491,13 +501,21 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		passes = &passObserver{warmup: int(p.Warmup)}
 		observers = append(slices.Clone(observers), passes)
 	}
+	var hbm sim.Bytes // the node's
+	if p.HBMPercent > 0 && !p.Strategy.Ideal {
+		b, err := s.Bound(p)
+		if err != nil {
+			return nil, err
+		}
+		hbm = b.Capacity
+	}
 	report, err := eager.Run(eager.Config{
 		Node: node, Workload: w, Profiler: profiler, AlwaysProfile: p.Strategy.AlwaysProfile,
 		NewPolicy: func() (policies.Policy, error) {
 			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
 		},
 		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor,
-		Unbounded: p.Strategy.Ideal, HostNone: p.Host == "none",
+		Unbounded: p.Strategy.Ideal, HBM: hbm, HostNone: p.Host == "none",
 		Iterations: int(p.Iterations), Warmup: int(p.Warmup), Layers: layers,
 		Limits:      sim.Limits{Events: maxEvents},
 		Fingerprint: true, Observers: observers, Checks: s.checks,
@@ -612,6 +630,9 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 			Requested: r.OOM.Cause.Requested, Free: r.OOM.Cause.Free(), Capacity: r.OOM.Cause.Capacity,
 			LargestFree: r.OOM.Cause.LargestFree,
 		}
+		if l := r.OOM.Limit; l != nil {
+			o.OOM.Rematerialized, o.OOM.Allowed, o.OOM.Free = l.Time, l.Allowed, 0
+		}
 		return o
 	}
 	steady := sim.Time(p.Iterations - p.Warmup)
@@ -632,6 +653,8 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 		}
 		o.Evictions += it.Evictions
 		o.Faults += it.Faults
+		o.RematOps += it.Replays.Ops
+		o.RematTime += it.Replays.Time
 	}
 	o.OutBytes /= sim.Bytes(steady * ranks)
 	o.InBytes /= sim.Bytes(steady * ranks)
@@ -640,6 +663,8 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 	}
 	o.Evictions /= int64(steady)
 	o.Faults /= int64(steady)
+	o.RematOps /= int64(steady)
+	o.RematTime /= steady * ranks
 	return o
 }
 

@@ -67,10 +67,89 @@ func TestBoundsExtend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.HBMPercent = 100
+		if all, err := s.Bound(p); err != nil || all.Capacity != want.Live {
+			t.Errorf("%v: 100 %% are %d bytes, %v; want the peak of the whole program, %d", p, all.Capacity, err, want.Live)
+		}
 		if got.Time != want.Time || got.Memory != want.Memory {
 			t.Errorf("%v: time %v and memory %d from short programs, %v and %d from the whole", p, got.Time, got.Memory, want.Time, want.Memory)
 		}
 	})
+}
+
+// logged is a step of an operator log under a policy that makes tensors again.
+func logged(path string, options map[string]any, percent int64) *Point {
+	p := job(1, 1024, Layout{1, 1, 1}, "none")
+	p.Node = map[string]any{"name": "a100-40-1"}
+	p.Workload = Workload{Kind: "trace", Trace: path}
+	p.Strategy.Policy, p.Strategy.Options = "dtr", options
+	p.Allocator.Backend, p.Allocator.Exact = alloc.BackendBytes, true
+	p.Host, p.Iterations, p.Warmup, p.HBMPercent = "none", 2, 0, percent
+	return p
+}
+
+// A percentage of the job's own peak, rounded down, is what a device has; what
+// runs again is counted, and ends the run where the policy says so.
+func TestHBMPercent(t *testing.T) {
+	const path = "../policies/dtr/testdata/byhand.log" // 1,550 bytes at M_; 144 ns
+	s := NewSimulator()
+	s.checks = true
+	for _, c := range []struct {
+		percent   int64
+		limit     float64
+		heuristic string
+		capacity  sim.Bytes
+		ops       int64
+		time      sim.Time
+		reason    string
+	}{
+		{0, 0, "lru", 40_000_000_000, 0, 144, ""},
+		{100, 0, "lru", 1550, 0, 144, ""},
+		{75, 0, "lru", 1162, 2, 144 + 90, ""},
+		{75, 0, "size", 1162, 1, 144 + 30, ""},
+		{75, 0.63, "lru", 1162, 2, 144 + 90, ""}, // 90 of 144 are allowed
+		{75, 0.62, "lru", 1162, 0, 0, "rematerialization limit"},
+		{50, 0, "lru", 775, 0, 0, "memory"},
+	} {
+		p := logged(path, map[string]any{"heuristic": c.heuristic, "limit": c.limit}, c.percent)
+		b, err := s.Bound(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.percent > 0 && b.Capacity != c.capacity {
+			t.Errorf("%d %%: %d bytes, want %d", c.percent, b.Capacity, c.capacity)
+		}
+		o, err := s.Run(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.OOM != nil {
+			if o.OOM.reason() != c.reason || o.OOM.Capacity != c.capacity {
+				t.Errorf("%+v: ends with %+v", c, o.OOM)
+			}
+			if text := oomText(o.OOM); (c.reason == "memory") != strings.HasPrefix(text, "OOM: requested") || (c.reason != "memory") != strings.HasPrefix(text, "recomputation above") {
+				t.Errorf("%+v: %q", c, text)
+			}
+			continue
+		}
+		if c.reason != "" || o.RematOps != c.ops || o.Time != c.time*sim.Nanosecond || o.RematTime != o.Time-144*sim.Nanosecond {
+			t.Errorf("%+v: %d operators again in %v of %v", c, o.RematOps, o.RematTime, o.Time)
+		}
+	}
+	key := func(percent int64, ideal bool) string {
+		p := logged(path, nil, percent)
+		if ideal {
+			p = p.Ideal()
+		}
+		k, err := s.Key(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	if key(50, false) == key(60, false) || key(50, true) != key(60, true) {
+		t.Error("keys of runs do not tell percentages apart, or tell ideal runs apart that are the same")
+	}
 }
 
 // The invariants hold for every variation of the sequence, under every preset,
