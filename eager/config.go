@@ -5,6 +5,7 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
+	"smartswap/eager/unified"
 	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/profilers"
@@ -25,6 +26,11 @@ type Config struct {
 	Allocator     alloc.Options
 	Pinned        alloc.PinnedOptions
 	Executor      swap.Options
+
+	// Unified is how unified memory works for policies that need it. The node
+	// fills in a Device or Link of 0 and a Host below 0. A zero Unified stands
+	// for unified.Defaults.
+	Unified unified.Options
 
 	// Unbounded takes the limit off device memory: the ideal run.
 	Unbounded bool
@@ -103,6 +109,9 @@ func (c *Config) admit(n policies.Needs) error {
 	}
 	if n.Lineage.Keep && n.Memory != policies.Framework {
 		return fmt.Errorf("the policy needs a lineage in %v memory: only the framework's allocator makes room for what runs again", n.Memory)
+	}
+	if ranks := c.Workload.Ranks(); n.Memory != policies.Framework && (len(ranks) > 1 || len(ranks[0].Devices) > 1) {
+		return fmt.Errorf("the policy needs %v memory, which is modelled for one device alone: workload %s has %d ranks, the first with %d devices", n.Memory, c.Workload.Name(), len(ranks), len(ranks[0].Devices))
 	}
 	return nil
 }

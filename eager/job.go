@@ -126,7 +126,14 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	if err := cfg.admit(r.needs); err != nil {
 		return nil, err
 	}
-	if r.mem, err = alloc.New(cfg.Allocator, cfg.capacity(), r); err != nil {
+	capacity := cfg.capacity()
+	if r.needs.Memory != policies.Framework {
+		capacity = 0 // the allocator hands out addresses
+		if r.paged, err = r.newPaged(); err != nil {
+			return nil, err
+		}
+	}
+	if r.mem, err = alloc.New(cfg.Allocator, capacity, r); err != nil {
 		return nil, err
 	}
 	r.fits = r.mem.(alloc.Fitter)
@@ -235,6 +242,9 @@ func (j *job) dispatched(r *rank) {
 // passed tells that a rank's compute stream has reached the end of iteration
 // i.
 func (j *job) passed(r *rank, i int) {
+	if r.paged != nil {
+		r.settle(&j.iterations[i])
+	}
 	if i == j.cfg.Warmup-1 {
 		r.windowFrom = j.eng.Now()
 		for s := range stream.Count {
@@ -313,6 +323,9 @@ func (j *job) report() *Report {
 			Rank: r.index, Devices: ranks[r.index].Devices, Memory: peaks(r.before, st), Steady: st,
 			HostPeak: sim.Bytes(r.pool.Stats().Used.Peak), Window: r.windowTo - r.windowFrom, Host: r.host,
 			Driver: r.driver + r.x.Stats.Pinning, Swap: r.x.Stats, Replays: r.replaysSoFar(), Ops: r.ops, Recomputed: r.recomputed, Sequence: r.sequence,
+		}
+		if r.paged != nil {
+			r.pagedPeaks(&out)
 		}
 		if rep.Steady > 0 {
 			out.Lanes = r.lanes

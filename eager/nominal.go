@@ -8,13 +8,13 @@ import (
 )
 
 // Nominal is the nominal program of the rank for policies of grade Static: its
-// program of iteration 0.
+// program of iteration 0, without jitter.
 func (r *rank) Nominal() *policies.Nominal {
 	if r.needs.Grade < policies.Static {
 		return nil
 	}
 	if r.nominal == nil {
-		p, err := r.job.cfg.Workload.Program(r.index, 0)
+		p, err := workloads.Nominal(r.job.cfg.Workload).Program(r.index, 0)
 		if err != nil {
 			return nil // the run has ended, or is about to end, with this error
 		}

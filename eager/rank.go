@@ -52,6 +52,7 @@ type rank struct {
 	fits  alloc.Fitter
 	pool  *alloc.Pinned
 	x     *swap.Executor
+	paged pagedMemory   // nil: device memory is the allocator's
 	check *check.Memory // nil without checks
 	obs   *observation  // nil without observers
 
@@ -128,6 +129,8 @@ type rank struct {
 
 	ops, recomputed int64
 	sequence        uint64
+	use             stream.Use    // of the kernel being issued, and what has died since the one before
+	ledger, warm    stream.Ledger // of the paged memory: at the end of the last iteration, before the steady window
 	nominal         *policies.Nominal
 	before          alloc.Stats // peaks up to the steady window
 	driver          sim.Time    // in the driver for device memory
@@ -274,6 +277,9 @@ func (r *rank) take() {
 		case workloads.Drop:
 			if s := r.storages[in.A]; r.drop(s) {
 				r.storages[in.A] = nil
+				if r.paged != nil {
+					r.use.Dead = append(r.use.Dead, in.A)
+				}
 			}
 		case workloads.Save:
 			if r.needs.Events.Has(policies.SaveEvent) {
@@ -470,6 +476,9 @@ func (r *rank) issue() {
 	if in.Kernel >= 0 {
 		c := r.work.commands[in.Kernel]
 		c.Tag = int32(r.opID)
+		if r.paged != nil && !r.announce(in, &c) {
+			return
+		}
 		if r.check != nil {
 			r.check.Issue(lanes[in.Lane])
 		}

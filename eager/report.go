@@ -63,9 +63,10 @@ type Iteration struct {
 
 	// Summed over simulated ranks.
 	Evictions         int64 // swap-outs and discards that a failed allocation forced
-	Faults            int64 // demand swap-ins
+	Faults            int64 // demand swap-ins; with unified memory, kernels that missed pages
 	OutBytes, InBytes sim.Bytes
-	OutByType         [profilers.NumTensorTypes]sim.Bytes // of OutBytes
+	OutByType         [profilers.NumTensorTypes]sim.Bytes // of OutBytes; not known for unified memory
+	SSDOut, SSDIn     sim.Bytes                           // of OutBytes, InBytes: to and from the SSD
 	PlannedOuts       int64
 	Replays           Replays
 }
@@ -122,6 +123,9 @@ type OutOfMemory struct {
 	// pool was exhausted; HostUsed of HostCapacity bytes are in use.
 	Refused                int64
 	HostUsed, HostCapacity sim.Bytes
+	// Paged is why memory that is made resident at the kernel gave up; Cause
+	// then has its sizes. nil for memory of the framework's allocator.
+	Paged error
 }
 
 // RematLimit is a limit of recomputation that was passed.
@@ -129,6 +133,9 @@ type RematLimit struct{ Time, Allowed sim.Time }
 
 // Error is one line.
 func (o *OutOfMemory) Error() string {
+	if o.Paged != nil {
+		return fmt.Sprintf("rank %d, iteration %d, %s: %v", o.Rank, o.Iteration, o.Op, o.Paged)
+	}
 	if o.Limit != nil {
 		return fmt.Sprintf("rank %d, iteration %d, %s: operators that ran again took %v, more than the %v that the policy allows", o.Rank, o.Iteration, o.Op, o.Limit.Time, o.Limit.Allowed)
 	}

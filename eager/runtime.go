@@ -55,10 +55,12 @@ func (r *rank) Charge(t sim.Time) {
 // Now is the host clock.
 func (r *rank) Now() sim.Time { return r.eng.Now() }
 
-// Do carries out a policy's action on a live handle.
+// Do carries out a policy's action on a live handle, or on the storage that a
+// static id names in this iteration. Memory that is made resident at the kernel
+// moves by plan only.
 func (r *rank) Do(a policies.Action) policies.Outcome {
-	s := r.storageOf(a.What.Handle)
-	if s == nil || a.What.Kind != policies.ByHandle || a.Part != (policies.Range{}) || a.To != 0 {
+	s := r.selected(a.What)
+	if s == nil || r.paged != nil || a.Part != (policies.Range{}) || a.To != policies.HostTier {
 		return policies.Refused
 	}
 	switch a.Kind {
@@ -73,7 +75,7 @@ func (r *rank) Do(a policies.Action) policies.Outcome {
 		if r.lineage == nil || s.InUse() || !r.lineage.Absent(s) || !r.lineage.Replayable(s) {
 			return policies.Refused
 		}
-		r.wanted = append(r.wanted, a.What.Handle)
+		r.wanted = append(r.wanted, s.Handle)
 		return policies.Done
 	case policies.Prefetch:
 		if s.OnDevice() || s.Current() == nil {
@@ -95,8 +97,22 @@ func (r *rank) Do(a policies.Action) policies.Outcome {
 	return policies.Refused
 }
 
+// selected is the live storage that a selector names; nil if there is none.
+func (r *rank) selected(w policies.Selector) *swap.Storage {
+	switch {
+	case w.Kind == policies.ByHandle:
+		return r.storageOf(w.Handle)
+	case w.Kind == policies.ByStatic && r.needs.Grade >= policies.Static && w.Static >= 0 && int(w.Static) < len(r.storages):
+		return r.storages[w.Static]
+	}
+	return nil
+}
+
 // Arm replaces the plan.
 func (r *rank) Arm(p *policies.Plan) error {
+	if r.paged != nil {
+		return r.paged.Arm(p)
+	}
 	if r.lineage != nil && p != nil {
 		return errors.New("a policy that keeps a lineage cannot arm a plan")
 	}

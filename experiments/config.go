@@ -14,6 +14,8 @@ import (
 
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
+	"smartswap/eager/unified"
+	"smartswap/sim"
 	"smartswap/workloads"
 )
 
@@ -63,6 +65,7 @@ type Setup struct {
 	Allocator alloc.Options
 	Pinned    alloc.PinnedOptions
 	Executor  swap.Options
+	Unified   unified.Options // of policies that need unified memory
 
 	Iterations   int64 // simulated per point
 	Warmup       int64 // of them not counted
@@ -103,6 +106,9 @@ type Workload struct {
 	Network      string
 	Batch        int64
 	Net, Scratch string
+	// Jitter lets every kernel of a trace take up to that share longer or
+	// shorter; see workloads.Jitter.
+	Jitter float64
 	// Step is the profiled step to take of a recording of several.
 	Step string
 	// Member is the file to read of an archive; Kineto the trace that belongs
@@ -177,6 +183,7 @@ const (
 	maxBatch      = 1 << 20
 	maxMB         = 1 << 20 // of the allocator's sizes in MiB
 	maxCells      = 100_000 // of a file, and points of a cell
+	maxTier       = 1 << 50 // bytes
 )
 
 func (s *Setup) fields() []field {
@@ -231,6 +238,19 @@ func (s *Setup) fields() []field {
 			{key: "settle", set: flag(&s.Executor.Settle)},
 			{key: "pageable", set: flag(&s.Executor.Pageable)},
 		}},
+		{key: "unified", sub: []field{
+			{key: "page", set: size(&s.Unified.Page, 512, sim.GiB)},
+			{key: "device", set: size(&s.Unified.Device, 512, maxTier)},
+			{key: "host", set: size(&s.Unified.Host, 0, maxTier)},
+			{key: "ssd", set: unlimited(&s.Unified.SSD, maxTier)},
+			{key: "link_rate", set: rate(&s.Unified.Link)},
+			{key: "ssd_rate", set: rate(&s.Unified.SSDRate)},
+			{key: "batch", set: integer(&s.Unified.Batch, 1, 1<<20)},
+			{key: "map_rate", set: rate(&s.Unified.Map)},
+			{key: "fault", set: span(&s.Unified.Fault)},
+			{key: "ssd_read", set: span(&s.Unified.SSDRead)},
+			{key: "fault_times", set: faultTimes(&s.Unified.Times)},
+		}},
 		{key: "iterations", set: integer(&s.Iterations, 1, maxIterations)},
 		{key: "warmup", set: integer(&s.Warmup, 0, maxIterations-1)},
 		{key: "replications", set: integer(&s.Replications, 1, 1000)},
@@ -258,6 +278,7 @@ func (w *Workload) fields() []field {
 		{key: "trace", set: text(&w.Trace)},
 		{key: "network", set: text(&w.Network)},
 		{key: "batch", set: integer(&w.Batch, 1, maxBatch)},
+		{key: "jitter", set: number(&w.Jitter, 0, 0.99)},
 		{key: "net", set: text(&w.Net)},
 		{key: "scratch", set: text(&w.Scratch)},
 		{key: "step", set: text(&w.Step)},
@@ -377,6 +398,7 @@ func Parse(path, content string) (*Config, error) {
 		Allocator:  alloc.DefaultOptions(),
 		Pinned:     alloc.DefaultPinnedOptions(),
 		Executor:   swap.DefaultOptions(),
+		Unified:    unified.Defaults(),
 		Iterations: 4, Warmup: 2, Replications: 1, Seed: 1, Host: "full",
 	}
 	if err := c.decode(tree, meta); err != nil {

@@ -57,6 +57,7 @@ type Outcome struct {
 	Allocator                   AllocatorOutcome
 
 	OutBytes, InBytes sim.Bytes // host copies, per device on average
+	SSDOut, SSDIn     sim.Bytes // of them, to and from the SSD
 	Evictions, Faults int64     // whole job: forced swap-outs and discards, demand swap-ins
 	RematOps          int64     // whole job: operators that ran again to make what was discarded
 	RematTime         sim.Time  // their device time, mean over ranks
@@ -169,6 +170,8 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		o.PeakReserved = max(o.PeakReserved, r.PeakReserved)
 		o.PeakHost = max(o.PeakHost, r.PeakHost)
 		o.OutBytes += r.OutBytes
+		o.SSDOut += r.SSDOut
+		o.SSDIn += r.SSDIn
 		o.InBytes += r.InBytes
 		o.Evictions += r.Evictions
 		o.Faults += r.Faults
@@ -191,6 +194,8 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 	o.Time /= n
 	o.Tokens /= int64(n)
 	o.OutBytes /= sim.Bytes(n)
+	o.SSDOut /= sim.Bytes(n)
+	o.SSDIn /= sim.Bytes(n)
 	o.InBytes /= sim.Bytes(n)
 	o.Evictions /= int64(n)
 	o.Faults /= int64(n)

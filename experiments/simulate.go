@@ -19,6 +19,7 @@ import (
 	"smartswap/eager/alloc"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
+	"smartswap/eager/unified"
 	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/policies/registry"
@@ -118,7 +119,7 @@ func (s *Simulator) Check(p *Point) error {
 	if err != nil {
 		return err
 	}
-	if err := policy.Needs().Check(profiler.Fields(), policies.Observed); err != nil {
+	if err := policy.Needs().Check(profiler.Fields(), policies.Static); err != nil {
 		return &keyError{"strategy.profiler", fmt.Sprintf(" = %q: %v", p.Strategy.Profiler, err)}
 	}
 	for _, c := range []struct {
@@ -276,7 +277,7 @@ func (s *Simulator) workload(p *Point, node *hw.Node) (workloads.Workload, error
 		if err != nil {
 			return nil, err
 		}
-		return t.workload, nil
+		return workloads.Jitter(t.workload, p.Workload.Jitter, uint64(p.Seed)), nil
 	}
 	c, err := p.decoder(node, p.sequences())
 	if err != nil {
@@ -301,6 +302,13 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 		return Bounds{}, err
 	}
 	w := p.Workload
+	kind, err := p.memory()
+	if err != nil {
+		return Bounds{}, err
+	}
+	if err := s.checkMemory(p, kind); err != nil {
+		return Bounds{}, err
+	}
 	key, err := digest(node.Device, node.Fabric, node.Devices, w, p.Variation, p.Seed, p.Layout, p.Recompute, p.MicroBatch, p.Strategy.ZeRO, p.Strategy.VPP)
 	if err != nil {
 		return Bounds{}, err
@@ -328,6 +336,9 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 		b.Capacity = 0
 	case p.Strategy.Policy != "none":
 		b.Memory = once.pinned
+		if kind != policies.Framework {
+			b.Memory = 0
+		}
 	}
 	return b, nil
 }
@@ -342,7 +353,7 @@ func (s *Simulator) compute(b *boundOnce, p *Point, node *hw.Node) error {
 		if err != nil {
 			return err
 		}
-		return b.whole(node, t.workload)
+		return b.whole(node, workloads.Jitter(t.workload, p.Workload.Jitter, uint64(p.Seed)))
 	}
 	c, err := p.decoder(node, p.sequences())
 	if err != nil {
@@ -432,6 +443,13 @@ func (s *Simulator) Key(p *Point) (string, error) {
 			profiler = nil
 		}
 	}
+	kind, err := p.memory()
+	if err != nil {
+		return "", err
+	}
+	if kind == policies.Framework {
+		setup.Unified = unified.Options{}
+	}
 	content := ""
 	if p.Workload.Kind == "trace" {
 		if content, err = p.traceDigest(); err != nil {
@@ -514,7 +532,7 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		NewPolicy: func() (policies.Policy, error) {
 			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
 		},
-		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor,
+		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor, Unified: p.Unified,
 		Unbounded: p.Strategy.Ideal, HBM: hbm, HostNone: p.Host == "none",
 		Iterations: int(p.Iterations), Warmup: int(p.Warmup), Layers: layers,
 		Limits:      sim.Limits{Events: maxEvents},
@@ -648,6 +666,8 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 	for _, it := range r.Iterations[p.Warmup:] {
 		o.OutBytes += it.OutBytes
 		o.InBytes += it.InBytes
+		o.SSDOut += it.SSDOut
+		o.SSDIn += it.SSDIn
 		for t := range it.OutByType {
 			o.OutByType[t] += it.OutByType[t]
 		}
@@ -658,6 +678,8 @@ func outcome(r *eager.Report, p *Point, w workloads.Workload, grade policies.Gra
 	}
 	o.OutBytes /= sim.Bytes(steady * ranks)
 	o.InBytes /= sim.Bytes(steady * ranks)
+	o.SSDOut /= sim.Bytes(steady * ranks)
+	o.SSDIn /= sim.Bytes(steady * ranks)
 	for t := range o.OutByType {
 		o.OutByType[t] /= sim.Bytes(steady * ranks)
 	}

@@ -67,6 +67,9 @@ type Work struct {
 	Dtype16 bool      // 16-bit tensor-core peak rather than fp32 vector peak
 
 	Time sim.Time // Measured
+	// Faulting is Time measured again in unified memory, with inputs that are
+	// not on the device, and with inputs and outputs; 0 = not known.
+	Faulting [2]sim.Time
 
 	Collective CollectiveKind
 	// Size of a collective is the full tensor: what an all-gather yields,

@@ -28,13 +28,21 @@ type shape struct {
 	validate        bool
 	sync            bool
 	beside          bool // communication that compute does not wait for
+	alone           bool // no communication at all
 }
 
 // DrawJob draws a job of 1 to maxRanks ranks, with tensors of 1 to 8,192 units.
 func DrawJob(t *rapid.T, maxRanks int, unit sim.Bytes) *Random {
+	return drawJob(t, maxRanks, unit, false)
+}
+
+// DrawAlone draws a job of one rank that does not communicate.
+func DrawAlone(t *rapid.T, unit sim.Bytes) *Random { return drawJob(t, 1, unit, true) }
+
+func drawJob(t *rapid.T, maxRanks int, unit sim.Bytes, alone bool) *Random {
 	ranks := rapid.IntRange(1, maxRanks).Draw(t, "ranks")
 	layers := rapid.IntRange(1, 5).Draw(t, "layers")
-	base := shape{layers: layers, batches: rapid.IntRange(1, 3).Draw(t, "micro-batches"), sync: rapid.Bool().Draw(t, "sync"), beside: rapid.Bool().Draw(t, "beside")}
+	base := shape{layers: layers, batches: rapid.IntRange(1, 3).Draw(t, "micro-batches"), sync: rapid.Bool().Draw(t, "sync"), beside: rapid.Bool().Draw(t, "beside"), alone: alone}
 	shapes := []shape{base}
 	if rapid.IntRange(0, 2).Draw(t, "varies") > 0 {
 		other := base
@@ -109,6 +117,9 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 		return b.New(workloads.Storage{Bytes: sizes[3+i%4], Shape: [4]int32{int32(4 + i%4)}})
 	}
 	reduce := func(x workloads.StorageID) {
+		if s.alone {
+			return
+		}
 		b.Order(workloads.Compute, workloads.Comm)
 		b.Op(workloads.OpSpec{Name: names.ID("all_reduce"), Lane: workloads.Comm, Kernel: workloads.Kernel{
 			Work:  hw.Work{Kind: hw.Collective, Collective: hw.AllReduce, Size: sizes[3], Members: int32(max(2, ranks))},
@@ -146,7 +157,7 @@ func program(t *rapid.T, names *workloads.Names, res []workloads.Storage, s shap
 			if l%2 == 1 {
 				reduce(y)
 			}
-			if s.beside && l%3 == 0 {
+			if s.beside && !s.alone && l%3 == 0 {
 				gather(y)
 			}
 			if save {

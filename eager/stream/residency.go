@@ -21,10 +21,28 @@ type Use struct {
 	Iteration int
 	Index     int32    // operator of the iteration, from 0
 	Span      sim.Time // with everything resident
-	Operands  []Operand
+	// Inputs and All are the span measured with faulting inputs, and with
+	// faulting inputs and outputs; 0 = not known.
+	Inputs, All sim.Time
+	Operands    []Operand
 	// Dead are the storages whose last reference went since the kernel before
 	// was issued: its memory may go once that one has ended.
 	Dead []int32
+}
+
+// Scratch is the number of a kernel's workspace among its operands.
+const Scratch = -1
+
+// Ledger sums what a residency has done. Host and SSD are the tiers 0 and 1.
+type Ledger struct {
+	In, Out [2]sim.Bytes // moved to and from the device, by tier
+	Mapped  sim.Bytes    // got memory on the device without content
+	Dropped sim.Bytes    // of storages without references, forgotten to make room
+	Faults  int64        // kernels that missed something when they began
+	Missed  sim.Bytes    // what they missed
+	// Peaks of the device and of the tiers since the last ResetPeaks.
+	PeakDevice sim.Bytes
+	Peak       [2]sim.Bytes
 }
 
 // Operand is a storage of a kernel. Storage is its number in the program of the

@@ -69,9 +69,11 @@
 //	    SHAPE  up to four dimensions such as 8x4096; - if unknown
 //	kernel K KIND [family=F] [flops=N] [traffic=N] [mnk=MxNxK] [16bit] [time=N]
 //	        [collective=C] [size=N] [members=N] [stride=N] [group=R,…] [tag=N]
+//	        [inputs_fault=N] [all_fault=N]
 //	    KIND   modelled measured collective transfer
 //	    F, C   the names of hw.Family and hw.CollectiveKind
 //	    R      numbers of ranks, from 0 in file order
+//	    inputs_fault, all_fault  time as measured with page faults, see hw.Work
 //
 // Instructions are those of workloads.Instr:
 //

@@ -294,7 +294,7 @@ func (r *reader) readEnd() {
 // readKernel reads a kernel's kind and options.
 func (r *reader) readKernel() (k workloads.Kernel) {
 	k.Kind = hw.WorkKind(r.word("kind of kernel", kindWords))
-	opt := r.options("family=", "flops=", "traffic=", "mnk=", "16bit", "time=", "collective=", "size=", "members=", "stride=", "group=", "tag=")
+	opt := r.options("family=", "flops=", "traffic=", "mnk=", "16bit", "time=", "collective=", "size=", "members=", "stride=", "group=", "tag=", "inputs_fault=", "all_fault=")
 	if opt[0] != "" {
 		k.Family = hw.Family(r.oneOf("family", opt[0], familyWords))
 	}
@@ -320,6 +320,7 @@ func (r *reader) readKernel() (k workloads.Kernel) {
 		r.groups = append(r.groups, groupUse{rank: int64(slices.Max(append(k.Group, 0))), line: r.in.Line()})
 	}
 	k.Tag = int32(r.value("tag", opt[11], math.MaxInt32))
+	k.Faulting = [2]sim.Time{sim.Time(r.value("inputs_fault", opt[12], maxAmount)), sim.Time(r.value("all_fault", opt[13], maxAmount))}
 	r.keep(1 + len(k.Group))
 	return k
 }

@@ -126,7 +126,7 @@ func (s *scanner) nameItem(what string) string {
 }
 
 // maxOptions is the largest number of options that a keyword has.
-const maxOptions = 12
+const maxOptions = 14
 
 // options takes the rest of the line as options. allowed lists them: "key="
 // for one with a value, "word" for one without. The result holds, at the place

@@ -370,7 +370,7 @@ func (w *programWriter) kernelsUpTo(last int) error {
 		if k.M < 0 || k.N < 0 || k.K < 0 || k.Size < 0 || k.Members < 0 || k.Stride < 0 || k.Tag < 0 || k.Collective >= hw.NumCollectives {
 			return fmt.Errorf("kernel %d: %+v has a negative field or an unknown collective", w.kernels, *k)
 		}
-		if max(int64(k.Traffic), int64(k.Time), int64(k.Size)) > maxAmount {
+		if max(int64(k.Traffic), int64(k.Time), int64(k.Size), int64(k.Faulting[0]), int64(k.Faulting[1])) > maxAmount {
 			return fmt.Errorf("kernel %d: traffic %d, time %d, size %d; allowed: up to %d", w.kernels, k.Traffic, k.Time, k.Size, int64(maxAmount))
 		}
 		for _, r := range k.Group {
@@ -391,6 +391,8 @@ func (w *programWriter) kernelsUpTo(last int) error {
 		}
 		w.flag("16bit", k.Dtype16)
 		w.option("time", int64(k.Time))
+		w.option("inputs_fault", int64(k.Faulting[0]))
+		w.option("all_fault", int64(k.Faulting[1]))
 		if k.Collective != 0 || k.Kind == hw.Collective {
 			w.word("collective=" + collectiveWords[k.Collective])
 		}

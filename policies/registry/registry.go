@@ -15,6 +15,8 @@ func All() []policies.Registration {
 	return []policies.Registration{
 		policies.None(),
 		policies.LRU(),
+		policies.UVM(),
+		policies.DeepUM(),
 		smartswap.Registration(),
 		flashneuron.Registration(),
 		g10.Registration(),

@@ -61,6 +61,7 @@ func batchOf(file string) (int, bool) {
 //
 //	nets/NETWORK.txt                     network text
 //	traces/NETWORK/cudnnBATCH.txt        the kernel-time file
+//	traces/NETWORK/cudnnBATCHInputPF.txt, cudnnBATCHPF.txt
 //	traces/NETWORK/cudnnBATCHWorkspace.txt
 //	graph/NETWORK-BATCH.kernels.csv.gz, .tensors.csv.gz
 //
@@ -106,8 +107,12 @@ func openG10(rep *Report, path string, opt Options) (*native.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
+	faulting, err := files.faulting(path, len(times))
+	if err != nil {
+		return nil, err
+	}
 	name := fmt.Sprintf("%s/b%d", files.network, batch)
-	return convertG10(rep, path, name, graph, times, scratch)
+	return convertG10(rep, path, name, graph, times, faulting, scratch)
 }
 
 // g10Files finds the files that belong to a kernel-time file.
@@ -158,6 +163,34 @@ func (f *g10Files) graph() (g *g10.Graph, fromTables bool, err error) {
 	return g, true, err
 }
 
+// faulting reads the times of n kernels in unified memory, with faulting inputs
+// and with faulting inputs and outputs; what there is no file for is 0.
+func (f *g10Files) faulting(times string, n int) ([][2]sim.Time, error) {
+	all := make([][2]sim.Time, n)
+	base := strings.TrimSuffix(strings.TrimSuffix(times, ".gz"), ".txt")
+	for i, suffix := range []string{"InputPF.txt", "PF.txt"} {
+		path := base + suffix
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			continue // only unified memory asks for it
+		}
+		var list []sim.Time
+		err := readFile(f.rep, path, f.opt, func(r io.Reader, _ string) (err error) {
+			list, err = g10.ReadTimes(r, path)
+			return err
+		})
+		if err == nil && len(list) != n {
+			err = fmt.Errorf("%s: %d kernel times, but the network has %d kernels", path, len(list), n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for k := range list {
+			all[k][i] = list[k]
+		}
+	}
+	return all, nil
+}
+
 // scratch reads the workspaces of n kernels; nil if there are none.
 func (f *g10Files) scratch(times string, fromTables bool, n int) ([]sim.Bytes, error) {
 	path := f.opt.Scratch
@@ -200,7 +233,7 @@ func (f *g10Files) scratch(times string, fromTables bool, n int) ([]sim.Bytes, e
 // Every kernel takes its measured time and nothing else is done on the device:
 // no copies, no synchronisation. Without host costs an iteration that needs no
 // swapping takes the sum of the kernel times.
-func convertG10(rep *Report, file, name string, g *g10.Graph, times []sim.Time, scratch []sim.Bytes) (*native.Trace, error) {
+func convertG10(rep *Report, file, name string, g *g10.Graph, times []sim.Time, faulting [][2]sim.Time, scratch []sim.Bytes) (*native.Trace, error) {
 	loss := slices.IndexFunc(g.Kernels, func(k g10.Kernel) bool { return k.Type == "makeLoss" })
 	if loss < 0 {
 		return nil, fmt.Errorf("%s: the network has no kernel makeLoss, which ends the forward pass", file)
@@ -217,7 +250,7 @@ func convertG10(rep *Report, file, name string, g *g10.Graph, times []sim.Time, 
 	for i := range g.Kernels {
 		op := workloads.OpSpec{
 			Name:   c.names.ID(g.Kernels[i].Type),
-			Kernel: workloads.Kernel{Work: hw.Work{Kind: hw.Measured, Family: family(g.Kernels[i].Type), Time: times[i]}},
+			Kernel: workloads.Kernel{Work: hw.Work{Kind: hw.Measured, Family: family(g.Kernels[i].Type), Time: times[i], Faulting: faulting[i]}},
 		}
 		if scratch != nil {
 			op.Scratch = scratch[i]

@@ -1,0 +1,132 @@
+package eager
+
+import (
+	"errors"
+	"fmt"
+
+	"smartswap/eager/alloc"
+	"smartswap/eager/stream"
+	"smartswap/eager/unified"
+	"smartswap/hw"
+	"smartswap/policies"
+	"smartswap/sim"
+	"smartswap/workloads"
+)
+
+// pagedMemory is device memory that is not the allocator's: a residency with a
+// plan and books. The allocator then hands out addresses without limit.
+type pagedMemory interface {
+	stream.Residency
+	// Arm replaces the plan; see policies.Plan.Hints.
+	Arm(p *policies.Plan) error
+	// Ledger is what has happened up to the last kernel that has begun.
+	Ledger() stream.Ledger
+	ResetPeaks()
+}
+
+// newPaged makes the memory of the kind that the policy needs.
+func (r *rank) newPaged() (pagedMemory, error) {
+	switch r.needs.Memory {
+	case policies.Unified:
+		var p policies.Paging
+		if pager, ok := r.policy.(policies.Pager); ok {
+			p = pager.Paging()
+		}
+		var checks func(string, ...any)
+		if r.job.cfg.Checks {
+			checks = r.job.violate
+		}
+		return unified.New(r.job.cfg.unified(), p, r.eng, r.dev, r.starved, checks)
+	}
+	return nil, fmt.Errorf("no memory of kind %q", r.needs.Memory)
+}
+
+// unified is how unified memory works on this node.
+func (c *Config) unified() unified.Options {
+	o := c.Unified
+	if o == (unified.Options{}) {
+		o = unified.Defaults()
+	}
+	if o.Device == 0 {
+		o.Device = c.capacity()
+	}
+	if c.Unbounded {
+		o.Device = 1 << 50
+	}
+	if o.Host < 0 {
+		o.Host = c.Node.Host.Memory / sim.Bytes(max(1, c.Node.Devices))
+	}
+	if o.Link == 0 {
+		o.Link = min(c.Node.Link.Rate[hw.D2H], c.Node.Link.Rate[hw.H2D])
+	}
+	return o
+}
+
+// announce tells the paged memory of the kernel that is about to be issued,
+// and whether it can run there.
+func (r *rank) announce(in *workloads.Instr, c *stream.Command) bool {
+	if in.Lane != workloads.Compute || c.Kind != stream.Kernel {
+		r.job.fail(fmt.Errorf("rank %d, iteration %d, %s: %v memory is modelled for kernels on the compute stream alone, not for collectives and transfers", r.index, r.iteration, r.opName(), r.needs.Memory))
+		return false
+	}
+	u := &r.use
+	k := &r.prog.Kernels[in.Kernel]
+	u.Iteration, u.Index, u.Span = r.iteration, int32(r.opID-r.firstOp), c.Timing.Span
+	u.Inputs, u.All = k.Faulting[0], k.Faulting[1]
+	u.Operands = u.Operands[:0]
+	for _, a := range r.prog.Args[in.ArgLo:in.ArgHi] {
+		u.Operands = append(u.Operands, stream.Operand{
+			Storage: int32(a.Storage), Bytes: r.prog.Storages[a.Storage].Bytes,
+			Read: a.Mode != workloads.Write, Write: a.Mode != workloads.Read, Resident: int(a.Storage) < r.residents,
+		})
+	}
+	if in.Scratch > 0 {
+		u.Operands = append(u.Operands, stream.Operand{Storage: stream.Scratch, Bytes: in.Scratch, Write: true})
+	}
+	r.paged.Issued(u)
+	u.Dead = u.Dead[:0]
+	if in.Scratch > 0 {
+		u.Dead = append(u.Dead, stream.Scratch)
+	}
+	return true
+}
+
+// settle books what the paged memory did in the iteration that the device has
+// ended.
+func (r *rank) settle(it *Iteration) {
+	l, b := r.paged.Ledger(), r.ledger
+	r.ledger = l
+	it.Faults += l.Faults - b.Faults
+	for tier := range l.In {
+		it.InBytes += l.In[tier] - b.In[tier]
+		it.OutBytes += l.Out[tier] - b.Out[tier]
+	}
+	it.SSDIn += l.In[policies.SSDTier] - b.In[policies.SSDTier]
+	it.SSDOut += l.Out[policies.SSDTier] - b.Out[policies.SSDTier]
+	if it.Index == r.job.cfg.Warmup-1 {
+		r.warm = l
+		r.paged.ResetPeaks()
+	}
+}
+
+// pagedPeaks reports what was resident where the allocator has addresses.
+func (r *rank) pagedPeaks(out *RankReport) {
+	l := r.paged.Ledger()
+	out.Memory, out.Steady = alloc.Stats{}, alloc.Stats{}
+	out.Steady.Allocated.Peak, out.Steady.Reserved.Peak = int64(l.PeakDevice), int64(l.PeakDevice)
+	peak := max(l.PeakDevice, r.warm.PeakDevice)
+	out.Memory.Allocated.Peak, out.Memory.Reserved.Peak = int64(peak), int64(peak)
+	out.HostPeak = max(l.Peak[policies.HostTier], r.warm.Peak[policies.HostTier])
+}
+
+// starved ends the run when a kernel can never have its operands.
+func (r *rank) starved(err error) {
+	o := &OutOfMemory{Rank: r.index, Cause: &alloc.OOM{Capacity: r.job.cfg.capacity()}, Paged: err}
+	var f *unified.Failure
+	if errors.As(err, &f) {
+		o.Iteration, o.Op = f.Iteration, fmt.Sprintf("operator %d", f.Index)
+		o.Cause.Requested, o.Cause.Rounded = f.Need, f.Need
+	}
+	r.job.oom = o
+	r.eng.Stop()
+}

@@ -1,0 +1,591 @@
+package unified
+
+import (
+	"fmt"
+
+	"smartswap/policies"
+)
+
+// operand is a storage of a kernel.
+type operand struct {
+	id          int32
+	pages       int32
+	read, write bool
+	resident    bool
+}
+
+// kernel is what the driver is told when one begins.
+type kernel struct {
+	operands []operand // each storage once
+	dead     []int32   // storages that nobody references any more
+	hints    []hint    // in order
+	ahead    []int32   // storages to fetch ahead of time
+	spare    []int32   // storages that no page fetched ahead of time may displace
+	span     int64     // ticks, with everything on the device
+	times    Profiled
+}
+
+// hint is a planned movement of a storage.
+type hint struct {
+	id   int32
+	kind hintKind
+	to   place // leave: host or ssd
+}
+
+type hintKind uint8
+
+const (
+	leave  hintKind = iota
+	arrive          // or be mapped, if its pages are nowhere
+	vanish          // at once, without a copy
+)
+
+// counts are running sums.
+type counts struct {
+	in, out [numPlaces]int64 // pages moved to and from the device, by the other place
+	mapped  int64            // pages that got memory on the device without content
+	dropped int64            // pages of dead storages that were forgotten to make room
+	faults  [numPlaces]int64 // pages that a kernel missed when it began, by where they were
+	waited  int64            // pages that were on their way already
+	faulted int64            // kernels that missed any
+	batches int64            // that moved anything
+	longest int64            // most pages a batch has moved one way: tests hold it against the budget
+	peak    [numPlaces]int64
+	stalled int64 // ticks that kernels took beyond their span
+}
+
+// driver moves pages. Its time is in ticks and advances by batches; see
+// Options. It is a plain state machine: run tells it of a kernel and when that
+// begins, and is told when it ends.
+type driver struct {
+	opt    Options
+	limits limits
+	paging policies.Paging
+	book   *book
+	counts counts
+	tick   int64 // of the next batch
+
+	left    limits // what the batch under way may still do
+	waiting bool   // a kernel waits for its pages
+	stale   int32  // a storage that a kernel has read without its content, none if there is none
+}
+
+func newDriver(opt Options, paging policies.Paging) *driver {
+	room := func(bytes int64) int64 { return bytes / int64(opt.Page) }
+	far := room(int64(opt.SSD))
+	if opt.SSD < 0 {
+		far = 1 << 62
+	}
+	return &driver{
+		stale: none, opt: opt, limits: opt.limits(), paging: paging,
+		book: newBook(room(int64(opt.Device)), room(int64(opt.Host)), far),
+	}
+}
+
+// stuckError is a kernel whose pages can never all be on the device.
+type stuckError struct {
+	pages, room int64 // of its operands; of the device
+	full        bool  // nothing can leave: the memories below are full
+}
+
+func (e *stuckError) Error() string {
+	if e.full {
+		return "nothing can leave the device: host and SSD are full"
+	}
+	return fmt.Sprintf("the operands of one kernel have %d pages, the device has room for %d", e.pages, e.room)
+}
+
+// run begins kernel k at tick now, not before the last one ended, and returns
+// when it ends. Everything up to then that the kernel waits for has happened
+// when run returns; what goes on beside the kernel happens in later calls.
+//
+// O(runs that move + batches that take from more than one queue).
+func (d *driver) run(now int64, k *kernel) (end int64, err error) {
+	b := d.book
+	d.advance(now)
+	b.now++
+	for _, id := range k.dead {
+		d.die(id)
+	}
+	for _, id := range k.spare {
+		if int(id) < len(b.storages) {
+			b.storages[id].spared = b.now
+		}
+	}
+	b.candidate = b.head(aged)
+	for i := range k.hints {
+		d.hint(&k.hints[i])
+	}
+	for _, id := range k.ahead {
+		d.fetch(id)
+	}
+	missing, err := d.demand(k)
+	if err != nil {
+		return 0, err
+	}
+	end = now + k.span
+	if b.missing > 0 {
+		fault := d.opt.faultTicks(k.times, missing[0], missing[1])
+		arrived, err := d.wait()
+		if err != nil {
+			return 0, err
+		}
+		end = max(end+fault, arrived)
+	}
+	d.counts.stalled += end - now - k.span
+	for i := range k.operands {
+		o := &k.operands[i]
+		if o.read && !b.holds(o.id) {
+			d.stale = o.id
+		}
+		if o.write {
+			d.written(o.id)
+		}
+	}
+	return end, nil
+}
+
+// die tells that nobody references a storage any more. Its pages stay where
+// they are: a driver that is told takes them first when it needs room, and
+// forgets what they held.
+func (d *driver) die(id int32) {
+	if int(id) < len(d.book.storages) {
+		d.book.storages[id].live = false
+	}
+}
+
+// hint queues what a plan asks for. A page that is under way already stays so.
+func (d *driver) hint(h *hint) {
+	switch h.kind {
+	case arrive:
+		d.fetch(h.id)
+	case vanish:
+		d.book.discard(h.id)
+	case leave:
+		to := evictHost
+		if h.to == ssd {
+			to = evictSSD
+		}
+		d.queue(h.id, [numPlaces]list{device: to})
+	}
+}
+
+// fetch asks for a storage ahead of time.
+func (d *driver) fetch(id int32) {
+	if int(id) >= len(d.book.storages) {
+		return
+	}
+	if s := &d.book.storages[id]; s.first == none {
+		d.book.lay(id, nowhere)
+	}
+	d.queue(id, [numPlaces]list{nowhere: fetchNew, host: fetchHost, ssd: fetchSSD})
+}
+
+// queue puts the pages of a storage that wait for nothing into the list for
+// their place; idle leaves them.
+func (d *driver) queue(id int32, by [numPlaces]list) {
+	b := d.book
+	if int(id) >= len(b.storages) {
+		return
+	}
+	for i := b.storages[id].first; i != none; {
+		r := &b.runs[i]
+		next := r.right
+		if l := by[r.place]; l != idle && (r.list == idle || r.list == aged) {
+			b.move(i, r.len(), r.place, l)
+		}
+		i = next
+	}
+}
+
+// demand queues what the kernel misses and tells how much that is, for inputs
+// and outputs.
+func (d *driver) demand(k *kernel) (missing [2]side, err error) {
+	b := d.book
+	b.missing = 0
+	var all int64
+	var faults int64
+	for i := range k.operands {
+		o := &k.operands[i]
+		s := b.resize(o.id, o.pages)
+		all += int64(o.pages)
+		if s.first == none {
+			if o.resident && s.version == 0 { // born before the run, below
+				s.version = 1
+				b.lay(o.id, d.lowest())
+			} else {
+				b.lay(o.id, nowhere)
+			}
+		}
+		s = &b.storages[o.id]
+		s.resident, s.live, s.needed = o.resident, true, b.now
+		m := &missing[0]
+		if !o.read {
+			m = &missing[1]
+		}
+		m.bytes += int64(o.pages) * int64(d.opt.Page)
+		for r := s.first; r != none; r = b.runs[r].right {
+			run := &b.runs[r]
+			n := run.len()
+			switch {
+			case run.list == aged:
+				continue
+			case run.list != idle:
+				d.counts.waited += n
+			case run.place == ssd:
+				m.far += n * int64(d.opt.Page)
+			default:
+				m.near += n * int64(d.opt.Page)
+			}
+			if run.list == idle {
+				d.counts.faults[run.place] += n
+				faults += n
+			}
+			b.missing += n
+		}
+		d.queue(o.id, [numPlaces]list{nowhere: demandNew, host: demandHost, ssd: demandSSD})
+		if !d.paging.Oldest {
+			b.touch(o.id)
+		}
+	}
+	if faults > 0 {
+		d.counts.faulted++
+	}
+	if all > b.room[device] {
+		return missing, &stuckError{pages: all, room: b.room[device]}
+	}
+	return missing, nil
+}
+
+// lowest is where storages lie that exist before the run: in the lowest tier.
+func (d *driver) lowest() place {
+	if d.opt.SSDRate > 0 {
+		return ssd
+	}
+	return host
+}
+
+// written gives a storage new content.
+func (d *driver) written(id int32) {
+	s := &d.book.storages[id]
+	s.version++
+	for i := s.first; i != none; i = d.book.runs[i].right {
+		d.book.runs[i].token = s.version
+	}
+}
+
+// advance runs the batches up to and including tick now.
+func (d *driver) advance(now int64) {
+	d.book.missing = 0
+	for d.tick <= now {
+		n := (now-d.tick)/d.limits.ticks + 1 // batches left
+		done := d.batches(n)
+		if done == 0 { // nothing can change before the next kernel
+			done = n
+		}
+		d.tick += done * d.limits.ticks
+	}
+}
+
+// wait runs batches until the current kernel misses nothing, and returns the
+// tick of the last one.
+func (d *driver) wait() (int64, error) {
+	d.waiting = true
+	defer func() { d.waiting = false }()
+	for d.book.missing > 0 {
+		done := d.batches(1 << 40)
+		if done == 0 {
+			return 0, &stuckError{full: true}
+		}
+		d.tick += done * d.limits.ticks
+	}
+	return d.tick - d.limits.ticks, nil
+}
+
+// batches runs one batch, or several equal ones at once, at most n. It returns
+// how many, 0 if a batch moves nothing; then further ones would not either.
+func (d *driver) batches(n int64) int64 {
+	if q, only := d.only(); only {
+		if done := d.repeat(q, n); done > 0 {
+			return done
+		}
+	}
+	d.left = d.limits
+	moved := d.expel(evictSSD) + d.expel(evictHost)
+	for q := demandSSD; q < numLists; q++ {
+		moved += d.bring(q)
+	}
+	if moved == 0 {
+		return 0
+	}
+	d.note(d.limits.in-d.left.in, d.limits.out-d.left.out, 1)
+	return 1
+}
+
+func (d *driver) note(in, out, n int64) {
+	d.counts.batches += n
+	d.counts.longest = max(d.counts.longest, in, out)
+	for p := device; p < numPlaces; p++ {
+		d.counts.peak[p] = max(d.counts.peak[p], d.book.used[p])
+	}
+}
+
+// only is the one queue that is not empty, if there is just one.
+func (d *driver) only() (list, bool) {
+	found := idle
+	for q := evictSSD; q < numLists; q++ {
+		if d.book.queued[q] > 0 {
+			if found != idle {
+				return idle, false
+			}
+			found = q
+		}
+	}
+	return found, found != idle
+}
+
+// expel carries out planned evictions of a queue as far as the batch allows,
+// and returns how many pages left.
+func (d *driver) expel(q list) (moved int64) {
+	for i := d.book.head(q); i != none; i = d.book.head(q) {
+		to, n := d.below(q == evictHost, none)
+		if n = min(n, d.book.runs[i].len()); n == 0 {
+			break
+		}
+		d.spend(to, n)
+		d.leave(i, n, to)
+		moved += n
+	}
+	return moved
+}
+
+// below is where pages leave to, and how many can go there one after the
+// other. Given the choice they go to the host; when that is full, to the SSD.
+// With for_, a run of the host that comes in their place page by page, the host
+// does not fill up; when it is full, the first that leaves makes the room for
+// the second.
+func (d *driver) below(choice bool, for_ int32) (to place, n int64) {
+	b := d.book
+	swap := for_ != none && b.runs[for_].place == host
+	if room := b.room[host] - b.used[host]; choice && room > 0 {
+		if swap {
+			return host, d.left.out
+		}
+		return host, min(d.left.out, room)
+	}
+	n = max(0, min(d.left.out, d.left.outSSD, b.room[ssd]-b.used[ssd]))
+	if swap {
+		n = min(n, 1)
+	}
+	return ssd, n
+}
+
+// spend takes n pages that leave for a place out of the batch.
+func (d *driver) spend(to place, n int64) {
+	d.left.out -= n
+	if to == ssd {
+		d.left.outSSD -= n
+	}
+}
+
+// bring carries out arrivals of a queue as far as the batch allows, and returns
+// how many pages came.
+func (d *driver) bring(q list) (moved int64) {
+	b := d.book
+	for i := b.head(q); i != none; i = b.head(q) {
+		from := b.runs[i].place
+		n := min(b.runs[i].len(), d.arrivals(from))
+		if n == 0 {
+			break
+		}
+		if free := b.room[device] - b.used[device]; free > 0 {
+			n = min(n, free)
+		} else {
+			v := d.victim(q)
+			if v == none {
+				break
+			}
+			n = min(n, b.runs[v].len())
+			if d.dead(v) {
+				d.drop(v, n)
+			} else {
+				to, m := d.below(true, i)
+				if n = min(n, m); n == 0 {
+					break
+				}
+				d.spend(to, n)
+				d.leave(v, n, to)
+			}
+		}
+		d.left.new -= n
+		if from != nowhere {
+			d.left.in -= n
+		}
+		if from == ssd {
+			d.left.inSSD -= n
+		}
+		d.land(i, n)
+		moved += n
+	}
+	return moved
+}
+
+// arrivals is how many more pages may come from a place in this batch. Pages
+// that are moved are not held up by mapping, but use up time for it.
+func (d *driver) arrivals(from place) int64 {
+	switch from {
+	case nowhere:
+		return max(0, d.left.new)
+	case ssd:
+		return min(d.left.in, d.left.inSSD)
+	}
+	return d.left.in
+}
+
+// victim is the run that makes room for a page of queue q: the first of those
+// on the device that wait for nothing. Pages fetched ahead of time may not take
+// the place of protected ones, except while the kernel waits for nothing else.
+func (d *driver) victim(q list) int32 {
+	b := d.book
+	ahead := q >= fetchSSD && d.paging.Spare
+	if !ahead || b.missing > 0 && b.queued[demandSSD]+b.queued[demandHost]+b.queued[demandNew] == 0 {
+		return b.head(aged)
+	}
+	for b.candidate != none && b.storages[b.runs[b.candidate].storage].spared == b.now {
+		b.candidate = b.after(b.candidate, aged)
+	}
+	return b.candidate
+}
+
+// needed tells whether the current kernel needs the storage of run i. Between
+// kernels none does.
+func (d *driver) needed(i int32) bool {
+	return d.waiting && d.book.storages[d.book.runs[i].storage].needed == d.book.now
+}
+
+// dead tells whether the pages of a run may be forgotten.
+func (d *driver) dead(i int32) bool {
+	return d.paging.DropDead && !d.book.storages[d.book.runs[i].storage].live
+}
+
+// leave moves the first n pages of a run on the device to a place below. Those
+// that the current kernel needs are asked for again.
+func (d *driver) leave(i int32, n int64, to place) {
+	l := idle
+	if d.needed(i) {
+		if d.book.runs[i].list == aged { // else it is missed already
+			d.book.missing += n
+		}
+		l = demandHost
+		if to == ssd {
+			l = demandSSD
+		}
+	}
+	d.counts.out[to] += n
+	d.book.move(i, n, to, l)
+}
+
+// drop forgets the first n pages of a run.
+func (d *driver) drop(i int32, n int64) {
+	d.counts.dropped += n
+	d.book.move(i, n, nowhere, idle)
+}
+
+// land brings the first n pages of a run to the device.
+func (d *driver) land(i int32, n int64) {
+	if d.needed(i) {
+		d.book.missing -= n
+	}
+	if from := d.book.runs[i].place; from == nowhere {
+		d.counts.mapped += n
+	} else {
+		d.counts.in[from] += n
+	}
+	d.book.move(i, n, device, aged)
+}
+
+// repeat runs batches that do all the same at once, at most most of them: those
+// that serve one queue alone, from one run, at the cost of at most one run.
+// It returns how many, 0 if it is not worth it.
+func (d *driver) repeat(q list, most int64) int64 {
+	b := d.book
+	d.left = d.limits
+	i := b.head(q)
+	total := b.runs[i].len() // pages of all batches
+	if q == evictSSD || q == evictHost {
+		to, each := d.below(q == evictHost, none)
+		if to == host {
+			total = min(total, b.room[host]-b.used[host])
+		} else {
+			total = min(total, b.room[ssd]-b.used[ssd])
+		}
+		n := times(total, each, most)
+		if n > 1 && !d.needed(i) {
+			d.leave(i, n*each, to)
+			d.note(0, each, n)
+			return n
+		}
+		return 0
+	}
+	from := b.runs[i].place
+	each := d.arrivals(from) // pages of one batch
+	free := b.room[device] - b.used[device]
+	if free > 0 {
+		n := times(min(total, free), each, most)
+		if n > 1 {
+			d.land(i, n*each)
+			d.note(arrived(from, each), 0, n)
+			return n
+		}
+		return 0
+	}
+	v := d.victim(q)
+	if v == none || d.needed(v) {
+		return 0
+	}
+	total = min(total, b.runs[v].len())
+	if d.dead(v) {
+		n := times(total, each, most)
+		if n > 1 {
+			d.drop(v, n*each)
+			d.land(i, n*each)
+			d.note(arrived(from, each), 0, n)
+			return n
+		}
+		return 0
+	}
+	to, m := d.below(true, i)
+	each = min(each, m)
+	switch {
+	case to == ssd && from == host:
+		return 0 // the host has room for the next page
+	case to == ssd:
+		total = min(total, b.room[ssd]-b.used[ssd])
+	case from != host:
+		total = min(total, b.room[host]-b.used[host])
+	}
+	n := times(total, each, most)
+	if n > 1 {
+		d.leave(v, n*each, to)
+		d.land(i, n*each)
+		d.note(arrived(from, each), each, n)
+		return n
+	}
+	return 0
+}
+
+// times is how often each goes into total, at most most.
+func times(total, each, most int64) int64 {
+	if each <= 0 {
+		return 0
+	}
+	return min(total/each, most)
+}
+
+// arrived is what n pages count in the way in.
+func arrived(from place, n int64) int64 {
+	if from == nowhere {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,260 @@
+package unified
+
+import (
+	"errors"
+	"fmt"
+
+	"smartswap/eager/stream"
+	"smartswap/policies"
+	"smartswap/sim"
+)
+
+// Memory is unified memory for one device: a stream.Residency. A storage has
+// addresses of its own: one with the same number and size in the next iteration
+// finds what is left of its pages there, as with an allocator that hands out
+// the same addresses again.
+type Memory struct {
+	opt    Options
+	paging policies.Paging
+	driver *driver
+	eng    *sim.Engine
+	dev    *stream.Device
+	self   sim.HandlerID
+	failed func(error)
+
+	hints  [][]hint // by kernel of an iteration
+	queue  []use    // issued
+	next   int      // of queue: the oldest that has not begun
+	wait   sim.Time // of the running kernel
+	kernel kernel   // scratch memory of Begin
+	checks func(format string, args ...any)
+
+	// What Lookahead goes by: the operands of each kernel of the iteration
+	// before, and of this one.
+	learned, learning [][]int32
+	iteration         int
+}
+
+// use is an issued kernel with copies of what its Use points to.
+type use struct {
+	stream.Use
+	operands []operand
+	dead     []int32
+}
+
+// Failure is how a run on unified memory ends that cannot go on.
+type Failure struct {
+	Iteration int
+	Index     int32     // operator of the iteration
+	Need      sim.Bytes // its operands
+	Capacity  sim.Bytes // of the device
+	Full      bool      // nothing can leave the device: host and SSD are full
+}
+
+// Error is one line.
+func (f *Failure) Error() string {
+	if f.Full {
+		return fmt.Sprintf("unified memory: iteration %d, operator %d: nothing can leave the device, host and SSD are full", f.Iteration, f.Index)
+	}
+	return fmt.Sprintf("unified memory: iteration %d, operator %d: its operands have %d bytes, the device %d", f.Iteration, f.Index, f.Need, f.Capacity)
+}
+
+// New makes the memory of dev and gives it to it. failed is told once, when a
+// kernel can never run: a *Failure. checks, if there is one, is told of broken
+// invariants, which are then looked for at every kernel.
+func New(opt Options, paging policies.Paging, eng *sim.Engine, dev *stream.Device, failed func(error), checks func(string, ...any)) (*Memory, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("unified memory: %w", err)
+	}
+	if opt.TicksPerSecond != int64(sim.Second) {
+		return nil, fmt.Errorf("unified memory: %d ticks per second: a run has picoseconds", opt.TicksPerSecond)
+	}
+	m := &Memory{opt: opt, paging: paging, driver: newDriver(opt, paging), eng: eng, dev: dev, failed: failed, checks: checks}
+	m.self = eng.Register(m)
+	dev.SetResidency(m)
+	return m, nil
+}
+
+// number is the driver's for a storage: workspaces are storage 0.
+func number(storage int32) int32 { return storage + 1 }
+
+// Arm replaces the plan: its hints are queued when their kernels begin, in
+// every iteration that follows. nil disarms.
+func (m *Memory) Arm(p *policies.Plan) error {
+	m.hints = nil
+	if p == nil {
+		return nil
+	}
+	if len(p.Swaps) > 0 {
+		return errors.New("unified memory: a plan with swaps: want hints")
+	}
+	for i := range p.Hints {
+		a := &p.Hints[i]
+		if a.What.Kind != policies.ByStatic || a.What.Static < 0 || a.Start.Kind != policies.AtOp || a.Start.N < 0 {
+			return fmt.Errorf("unified memory: hint %d: want a tensor by its static id, at an operator", i)
+		}
+		h := hint{id: number(a.What.Static)}
+		switch a.Kind {
+		case policies.Evict:
+			h.kind, h.to = leave, host
+			if a.To == policies.SSDTier {
+				h.to = ssd
+			}
+			if h.to == ssd && m.opt.SSDRate == 0 || a.To > policies.SSDTier {
+				return fmt.Errorf("unified memory: hint %d: there is no tier %d", i, a.To)
+			}
+		case policies.Prefetch:
+			h.kind = arrive
+		case policies.Discard:
+			h.kind = vanish
+		default:
+			return fmt.Errorf("unified memory: hint %d: want an Evict, Prefetch or Discard", i)
+		}
+		for int(a.Start.N) >= len(m.hints) {
+			m.hints = append(m.hints, nil)
+		}
+		m.hints[a.Start.N] = append(m.hints[a.Start.N], h)
+	}
+	return nil
+}
+
+// Issued implements stream.Residency.
+func (m *Memory) Issued(u *stream.Use) {
+	if m.next > 0 && m.next == len(m.queue) {
+		m.queue, m.next = m.queue[:0], 0
+	}
+	if len(m.queue) < cap(m.queue) {
+		m.queue = m.queue[:len(m.queue)+1] // reuse the slices of an older one
+	} else {
+		m.queue = append(m.queue, use{})
+	}
+	q := &m.queue[len(m.queue)-1]
+	q.Use = *u
+	q.Operands, q.Dead = nil, nil
+	q.operands, q.dead = q.operands[:0], q.dead[:0]
+	for _, o := range u.Operands {
+		q.operands = m.operand(q.operands, &o)
+	}
+	for _, id := range u.Dead {
+		q.dead = append(q.dead, number(id))
+	}
+}
+
+// operand appends o, unless the storage is there already.
+func (m *Memory) operand(list []operand, o *stream.Operand) []operand {
+	for i := range list {
+		if list[i].id == number(o.Storage) {
+			list[i].read = list[i].read || o.Read
+			list[i].write = list[i].write || o.Write
+			return list
+		}
+	}
+	pages := (o.Bytes + m.opt.Page - 1) / m.opt.Page
+	return append(list, operand{id: number(o.Storage), pages: int32(pages), read: o.Read, write: o.Write, resident: o.Resident})
+}
+
+// Begin implements stream.Residency: the driver works out when the kernel ends.
+func (m *Memory) Begin() bool {
+	u := &m.queue[m.next]
+	m.next++
+	k := &m.kernel
+	*k = kernel{operands: u.operands, dead: u.dead, ahead: k.ahead[:0], spare: k.spare[:0], span: int64(u.Span), times: Profiled{u.Span, u.Inputs, u.All}}
+	if int(u.Index) < len(m.hints) {
+		k.hints = m.hints[u.Index]
+	}
+	if m.paging.Lookahead > 0 {
+		m.learn(u)
+		k.ahead = append(k.ahead, m.expected(u.Index+m.paging.Lookahead)...)
+		for i := range m.paging.Lookahead {
+			k.spare = append(k.spare, m.expected(u.Index+i)...)
+		}
+	}
+	now := m.eng.Now()
+	end, err := m.driver.run(int64(now), k)
+	if err != nil {
+		m.fail(u, err)
+		return false
+	}
+	if m.checks != nil {
+		m.check(u)
+	}
+	m.wait = sim.Time(end) - now - u.Span
+	if sim.Time(end) == now {
+		return true
+	}
+	m.eng.At(sim.Time(end), sim.PrioFinish, m.self, 0)
+	return false
+}
+
+// Handle ends the running kernel.
+func (m *Memory) Handle(uint32, sim.Stamp) { m.dev.Complete(m.wait) }
+
+func (m *Memory) fail(u *use, err error) {
+	f := &Failure{Iteration: u.Iteration, Index: u.Index, Capacity: m.opt.Device}
+	var stuck *stuckError
+	if errors.As(err, &stuck) {
+		f.Need, f.Full = sim.Bytes(stuck.pages)*m.opt.Page, stuck.full
+	}
+	m.failed(f)
+}
+
+// learn notes the operands of a kernel for the next iteration.
+func (m *Memory) learn(u *use) {
+	if u.Iteration != m.iteration {
+		m.iteration = u.Iteration
+		m.learned, m.learning = m.learning, m.learned[:0]
+	}
+	for int(u.Index) >= len(m.learning) {
+		m.learning = append(m.learning, nil)
+	}
+	ids := m.learning[u.Index][:0]
+	for i := range u.operands {
+		ids = append(ids, u.operands[i].id)
+	}
+	m.learning[u.Index] = ids
+}
+
+// expected is what the kernel at place i of this iteration, or behind its end
+// in the next one, will touch if it is like the one before.
+func (m *Memory) expected(i int32) []int32 {
+	n := int32(len(m.learned))
+	switch {
+	case i < n:
+		return m.learned[i]
+	case n > 0 && i-n < int32(len(m.learning)):
+		return m.learning[i-n]
+	}
+	return nil
+}
+
+// check looks for broken invariants when a kernel has what it needs.
+func (m *Memory) check(u *use) {
+	d := m.driver
+	if err := d.book.check(); err != nil {
+		m.checks("unified memory: iteration %d, operator %d: %v (2)", u.Iteration, u.Index, err)
+	}
+	if d.stale != none {
+		m.checks("unified memory: iteration %d, operator %d reads storage %d, whose content is not there (4)", u.Iteration, u.Index, d.stale-1)
+	}
+	if d.counts.longest > d.limits.in {
+		m.checks("unified memory: %d pages in a batch of %d (7)", d.counts.longest, d.limits.in)
+	}
+}
+
+// Ledger is what has happened up to the last kernel that has begun.
+func (m *Memory) Ledger() stream.Ledger {
+	c, page := &m.driver.counts, m.opt.Page
+	bytes := func(pages int64) sim.Bytes { return sim.Bytes(pages) * page }
+	l := stream.Ledger{
+		Mapped: bytes(c.mapped), Dropped: bytes(c.dropped), Faults: c.faulted,
+		Missed:     bytes(c.faults[nowhere] + c.faults[host] + c.faults[ssd]),
+		PeakDevice: bytes(c.peak[device]),
+	}
+	for i, p := range [2]place{host, ssd} {
+		l.In[i], l.Out[i], l.Peak[i] = bytes(c.in[p]), bytes(c.out[p]), bytes(c.peak[p])
+	}
+	return l
+}
+
+// ResetPeaks starts the peaks anew.
+func (m *Memory) ResetPeaks() { m.driver.counts.peak = m.driver.book.used }

@@ -1,0 +1,212 @@
+package unified
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"smartswap/formats/g10"
+	"smartswap/policies"
+	"smartswap/sim"
+)
+
+// shared is the folder of G10's data, which is not part of the repository.
+func shared(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join("..", "..", "..", "shared", "data", "g10")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no G10 data beside the repository: %v", err)
+	}
+	return dir
+}
+
+func unzip(t testing.TB, path string) *bufio.Scanner {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewScanner(z)
+}
+
+var descending = os.Getenv("DESC") != ""
+var maxShown = 24
+
+// line is one kernel of a timeline.
+type line struct {
+	start, end              int64
+	ideal, all              int64
+	transit, host, ssd, new int64
+	hostUsed, deviceUsed    int64
+}
+
+func readTimeline(t testing.TB, path string) (lines []line) {
+	s := unzip(t, path)
+	for s.Scan() {
+		var l line
+		var it, k int
+		n, _ := fmt.Sscanf(s.Text(), "%d+%d:[%d,%d](%d,%d)<%d,%d,%d,%d>(%d,%d)", &it, &k, &l.start, &l.end, &l.ideal, &l.all, &l.transit, &l.host, &l.ssd, &l.new, &l.hostUsed, &l.deviceUsed)
+		if n == 12 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// origin is a workload as the origin's simulator runs it.
+type origin struct {
+	graph *g10.Graph
+	times [3][]sim.Time // nothing faults, inputs, everything
+}
+
+func readOrigin(t testing.TB, dir, net string, batch int) *origin {
+	t.Helper()
+	var o origin
+	open := func(path string) *os.File {
+		f, err := os.Open(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	zipped := func(path string) *gzip.Reader {
+		z, err := gzip.NewReader(open(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return z
+	}
+	var err error
+	k, n := fmt.Sprintf("graph/%s-%d.kernels.csv.gz", net, batch), fmt.Sprintf("graph/%s-%d.tensors.csv.gz", net, batch)
+	if o.graph, err = g10.ReadTables(zipped(k), k, zipped(n), n); err != nil {
+		t.Fatal(err)
+	}
+	for i, suffix := range []string{"", "InputPF", "PF"} {
+		path := fmt.Sprintf("traces/%s/cudnn%d%s.txt", net, batch, suffix)
+		if o.times[i], err = g10.ReadTimes(open(path), path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &o
+}
+
+// kernel is kernel k as the driver takes it, in cycles.
+func (o *origin) kernel(k int, opt *Options, paging policies.Paging) *kernel {
+	g := o.graph
+	// The origin rounds the product of floats down.
+	tick := func(t sim.Time) int64 { return int64(float64(t) / 1e9 * float64(opt.TicksPerSecond) / 1000) }
+	out := &kernel{span: tick(o.times[0][k]), times: Profiled{o.times[0][k], o.times[1][k], o.times[2][k]}}
+	operands := func(k int) (ids []int32) {
+		for _, id := range slices.Concat(g.Kernels[k].In, g.Kernels[k].Out) {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		if descending {
+			slices.Sort(ids)
+			slices.Reverse(ids)
+		}
+		return ids
+	}
+	for _, id := range operands(k) {
+		t := &g.Tensors[id]
+		out.operands = append(out.operands, operand{
+			id: id, pages: int32(t.Bytes / opt.Page), resident: t.Global,
+			read: g.Kernels[k].Reads(id), write: g.Kernels[k].Writes(id),
+		})
+	}
+	for id := range g.Tensors {
+		if t := &g.Tensors[id]; !t.Global && (int(t.Death) == k || k == 0 && int(t.Death) >= len(g.Kernels)) {
+			out.dead = append(out.dead, int32(id))
+		}
+	}
+	if paging.Lookahead > 0 {
+		n := len(g.Kernels)
+		out.ahead = operands((k + int(paging.Lookahead)) % n)
+		for j := range int(paging.Lookahead) {
+			out.spare = append(out.spare, operands((k+j)%n)...)
+		}
+	}
+	return out
+}
+
+func originOptions() Options {
+	o := Defaults()
+	o.Device, o.Host, o.Link = 40*sim.GiB, 128*sim.GiB, sim.GBps(15.754)
+	o.Times, o.TicksPerSecond = FaultsAsBuilt, 1_200_000_000
+	return o
+}
+
+func TestTimelines(t *testing.T) {
+	dir := shared(t)
+	lru := policies.Paging{Oldest: true}
+	deepUM := policies.Paging{Oldest: true, Lookahead: 8, Spare: true, DropDead: true}
+	for _, c := range []struct {
+		net    string
+		batch  int
+		policy string
+		paging policies.Paging
+	}{
+		{"BERT_Base", 256, "lru", lru},
+		{"BERT_Base", 256, "deepUM", deepUM},
+		{"Inceptionv3", 1536, "lru", lru},
+		{"Inceptionv3", 1536, "deepUM", deepUM},
+		{"ResNet152", 1280, "lru", lru},
+		{"ResNet152", 1280, "deepUM", deepUM},
+	} {
+		t.Run(fmt.Sprintf("%s-%d-%s", c.net, c.batch, c.policy), func(t *testing.T) {
+			want := readTimeline(t, filepath.Join(dir, "kernel-timelines", fmt.Sprintf("%s-%d-%s.txt.gz", c.net, c.batch, c.policy)))
+			o := readOrigin(t, dir, c.net, c.batch)
+			opt := originOptions()
+			d := newDriver(opt, c.paging)
+			began := time.Now()
+			now, wrong, half := int64(0), 0, int64(0)
+			n := len(o.graph.Kernels)
+			// What lies on the SSD before the first kernel: all globals.
+			for id := range o.graph.Tensors {
+				g := &o.graph.Tensors[id]
+				s := d.book.resize(int32(id), int32(g.Bytes/opt.Page))
+				if g.Global {
+					s.version, s.live = 1, true
+					d.book.lay(int32(id), ssd)
+				}
+			}
+			for i := range want {
+				before := d.counts
+				k := o.kernel(i%n, &opt, c.paging)
+				end, err := d.run(now, k)
+				if err != nil {
+					t.Fatalf("kernel %d: %v", i, err)
+				}
+				w := &want[i]
+				got := line{now, end, k.span, w.all, d.counts.waited - before.waited, d.counts.faults[host] - before.faults[host], d.counts.faults[ssd] - before.faults[ssd], d.counts.faults[nowhere] - before.faults[nowhere], d.book.used[host], d.book.used[device]}
+				off := got
+				off.start, off.end = w.start, w.end
+				if x := (end - now) - (w.end - w.start); off != *w || x < -2 || x > 2 {
+					if wrong++; wrong <= maxShown {
+						t.Logf("%d+%d\n got %+v\nwant %+v", i/n, i%n, got, *w)
+					}
+				}
+				if err := d.book.check(); i%100 == 0 && err != nil {
+					t.Fatalf("kernel %d: %v", i, err)
+				}
+				now = end
+				if i == n-1 {
+					half = now
+				}
+			}
+			t.Logf("%d of %d lines differ; end %d, want %d (%+.5f); second iteration %+.5f; batches %d, runs %d, %v", wrong, len(want), now, want[len(want)-1].end, float64(now)/float64(want[len(want)-1].end)-1, float64(now-half)/float64(want[2*n-1].end-want[n-1].end)-1, d.counts.batches, len(d.book.runs), time.Since(began))
+		})
+	}
+}
