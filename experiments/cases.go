@@ -27,9 +27,24 @@ type Cases struct {
 	Set map[string]any
 	// Where keeps the rows in which columns have one of the given values.
 	Where map[string]any
+	// StrategyColumn is the column that says which strategy a row is about. A
+	// strategy that it names anywhere, and those that are like one, then run
+	// only in columns of rows that name it; "" = all run everywhere.
+	StrategyColumn string
 
 	set   []caseKey // in the order of the table
 	where []caseFilter
+	named map[string]map[string]bool // by strategy of the table: its columns
+}
+
+// skips tells whether a strategy does not run in a column.
+func (s *Cases) skips(column string, strategy *Strategy) bool {
+	for _, name := range append([]string{strategy.Name}, strategy.like...) {
+		if columns, ok := s.named[name]; ok {
+			return !columns[column]
+		}
+	}
+	return false
 }
 
 // caseKey is where a column of the table goes.
@@ -46,6 +61,7 @@ func (s *Cases) fields() []field {
 		{key: "reference", set: text(&s.Reference)},
 		{key: "set", free: &s.Set},
 		{key: "where", free: &s.Where},
+		{key: "strategy_column", set: text(&s.StrategyColumn)},
 	}
 }
 
@@ -69,6 +85,13 @@ func (c *Config) addCases() error {
 			continue
 		}
 		col := Column{Name: s.name(table, r)}
+		if s.StrategyColumn != "" && col.Name != "" {
+			strategy := table.At(r, s.StrategyColumn).String()
+			if s.named[strategy] == nil {
+				s.named[strategy] = map[string]bool{}
+			}
+			s.named[strategy][col.Name] = true
+		}
 		if col.Name == "" || seen[col.Name] {
 			continue
 		}
@@ -101,7 +124,12 @@ func (s *Cases) check(table *results.Frame) error {
 		}
 		return nil
 	}
-	s.set, s.where = nil, nil
+	s.set, s.where, s.named = nil, nil, map[string]map[string]bool{}
+	if s.StrategyColumn != "" {
+		if err := known("cases.strategy_column", s.StrategyColumn); err != nil {
+			return err
+		}
+	}
 	for _, column := range sortedKeys(s.Set) {
 		path := "cases.set." + column
 		if err := known(path, column); err != nil {

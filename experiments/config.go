@@ -143,6 +143,8 @@ type Strategy struct {
 	CompareWith string
 	// Ideal runs with unbounded HBM: the speed of which swapping is a part.
 	Ideal bool
+
+	like []string // the strategies that it was made from, nearest first
 }
 
 // Layout is a way to spread a model over devices: tensor, pipeline and data
@@ -551,6 +553,7 @@ func (c *Config) addStrategy(prefix string, t map[string]any) error {
 			return &keyError{prefix + ".like", fmt.Sprintf(" = %s: want the name of a strategy above", show(like))}
 		}
 		s = c.Strategies[i]
+		s.like = append([]string{s.Name}, s.like...)
 		s.Name = ""
 	}
 	for _, l := range leaves(nil, t) { // one by one: tables of the strategy it is like are extended

@@ -75,6 +75,9 @@ func (c *Config) Cells(devices func(node map[string]any) (int, error)) ([]*Cell,
 	for col := range c.Columns {
 		for _, values := range combinations {
 			for s := range c.Strategies {
+				if c.Cases.skips(c.Columns[col].Name, &c.Strategies[s]) {
+					continue
+				}
 				cell := &Cell{Column: c.Columns[col].Name, Strategy: c.Strategies[s].Name, column: col, strategy: s}
 				for _, v := range values {
 					cell.Axes = append(cell.Axes, plain(v))

@@ -112,6 +112,13 @@ func rowColumns() []rowColumn {
 			}
 			return float64(r.Ideal.Time) / float64(r.Outcome.Time)
 		}),
+		decimal("fastest_iteration_ms", "shortest of the counted iterations; over replications the mean of these", fitting, func(r *Result) float64 { return r.Outcome.Fastest.Milliseconds() }),
+		decimal("fastest_fraction_of_ideal", "iteration time of the same point with unbounded HBM over that; of the best point", fitting, func(r *Result) float64 {
+			if r.Ideal == nil {
+				return math.NaN()
+			}
+			return float64(r.Ideal.Time) / float64(r.Outcome.Fastest)
+		}),
 		decimal("overhead_percent", "iteration time over that of the strategy that the file compares with, less one; of the best point", fitting, func(r *Result) float64 {
 			if r.Baseline == nil {
 				return math.NaN()

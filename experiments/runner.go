@@ -48,6 +48,7 @@ func (e *Impossible) Error() string { return e.Reason }
 // iteration. It is what -resume keeps, so all fields are exported.
 type Outcome struct {
 	Time    sim.Time // steady iteration time
+	Fastest sim.Time // of the counted iterations
 	Tokens  int64    // of one iteration of the whole job
 	Devices int64
 	Grade   string // of truth that the policy was granted
@@ -164,6 +165,7 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		}
 		times = append(times, float64(r.Time))
 		o.Time += r.Time
+		o.Fastest += r.Fastest
 		o.Tokens += r.Tokens
 		o.Allocator = o.Allocator.worst(r.Allocator, o.PeakReserved, r.PeakReserved)
 		o.PeakAllocated = max(o.PeakAllocated, r.PeakAllocated)
@@ -192,6 +194,7 @@ func pool(runs []*Outcome) (o Outcome, interval sim.Time) {
 		o.Fingerprint = mixFingerprint(o.Fingerprint, r.Fingerprint)
 	}
 	o.Time /= n
+	o.Fastest /= n
 	o.Tokens /= int64(n)
 	o.OutBytes /= sim.Bytes(n)
 	o.SSDOut /= sim.Bytes(n)

@@ -67,6 +67,7 @@ type driver struct {
 
 	left    limits // what the batch under way may still do
 	waiting bool   // a kernel waits for its pages
+	pressed bool   // it would wait for ever if protected pages stayed
 	stale   int32  // a storage that a kernel has read without its content, none if there is none
 }
 
@@ -199,62 +200,70 @@ func (d *driver) queue(id int32, by [numPlaces]list) {
 }
 
 // demand queues what the kernel misses and tells how much that is, for inputs
-// and outputs.
+// and outputs. It asks for inputs first; for outputs in reverse order, which is
+// as good as any and how the timelines of G10 have it.
 func (d *driver) demand(k *kernel) (missing [2]side, err error) {
-	b := d.book
-	b.missing = 0
-	var all int64
-	var faults int64
+	d.book.missing = 0
+	var all, faults int64
 	for i := range k.operands {
-		o := &k.operands[i]
-		s := b.resize(o.id, o.pages)
-		all += int64(o.pages)
-		if s.first == none {
-			if o.resident && s.version == 0 { // born before the run, below
-				s.version = 1
-				b.lay(o.id, d.lowest())
-			} else {
-				b.lay(o.id, nowhere)
-			}
+		all += int64(k.operands[i].pages)
+		if o := &k.operands[i]; o.read {
+			faults += d.ask(o, &missing[0])
 		}
-		s = &b.storages[o.id]
-		s.resident, s.live, s.needed = o.resident, true, b.now
-		m := &missing[0]
-		if !o.read {
-			m = &missing[1]
-		}
-		m.bytes += int64(o.pages) * int64(d.opt.Page)
-		for r := s.first; r != none; r = b.runs[r].right {
-			run := &b.runs[r]
-			n := run.len()
-			switch {
-			case run.list == aged:
-				continue
-			case run.list != idle:
-				d.counts.waited += n
-			case run.place == ssd:
-				m.far += n * int64(d.opt.Page)
-			default:
-				m.near += n * int64(d.opt.Page)
-			}
-			if run.list == idle {
-				d.counts.faults[run.place] += n
-				faults += n
-			}
-			b.missing += n
-		}
-		d.queue(o.id, [numPlaces]list{nowhere: demandNew, host: demandHost, ssd: demandSSD})
-		if !d.paging.Oldest {
-			b.touch(o.id)
+	}
+	for i := len(k.operands) - 1; i >= 0; i-- {
+		if o := &k.operands[i]; !o.read {
+			faults += d.ask(o, &missing[1])
 		}
 	}
 	if faults > 0 {
 		d.counts.faulted++
 	}
-	if all > b.room[device] {
-		return missing, &stuckError{pages: all, room: b.room[device]}
+	if all > d.book.room[device] {
+		return missing, &stuckError{pages: all, room: d.book.room[device]}
 	}
 	return missing, nil
+}
+
+// ask queues what is missing of an operand of the current kernel, adds it to m,
+// and returns how many pages nobody had asked for.
+func (d *driver) ask(o *operand, m *side) (faults int64) {
+	b := d.book
+	s := b.resize(o.id, o.pages)
+	if s.first == none {
+		if o.resident && s.version == 0 { // older than the run
+			s.version = 1
+			b.lay(o.id, d.lowest())
+		} else {
+			b.lay(o.id, nowhere)
+		}
+	}
+	s.resident, s.live, s.needed = o.resident, true, b.now
+	m.bytes += int64(o.pages) * int64(d.opt.Page)
+	for i := s.first; i != none; i = b.runs[i].right {
+		r := &b.runs[i]
+		n := r.len()
+		if r.list == aged {
+			continue
+		}
+		b.missing += n
+		if r.list != idle {
+			d.counts.waited += n
+			continue
+		}
+		d.counts.faults[r.place] += n
+		faults += n
+		if r.place == ssd {
+			m.far += n * int64(d.opt.Page)
+		} else {
+			m.near += n * int64(d.opt.Page)
+		}
+	}
+	d.queue(o.id, [numPlaces]list{nowhere: demandNew, host: demandHost, ssd: demandSSD})
+	if !d.paging.Oldest {
+		b.touch(o.id)
+	}
+	return faults
 }
 
 // lowest is where storages lie that exist before the run: in the lowest tier.
@@ -310,16 +319,27 @@ func (d *driver) batches(n int64) int64 {
 			return done
 		}
 	}
-	d.left = d.limits
-	moved := d.expel(evictSSD) + d.expel(evictHost)
-	for q := demandSSD; q < numLists; q++ {
-		moved += d.bring(q)
+	moved := d.batch()
+	if moved == 0 && d.waiting { // protection may be all that is in the way
+		d.pressed = true
+		moved = d.batch()
+		d.pressed = false
 	}
 	if moved == 0 {
 		return 0
 	}
 	d.note(d.limits.in-d.left.in, d.limits.out-d.left.out, 1)
 	return 1
+}
+
+// batch runs one batch and returns how many pages it has moved.
+func (d *driver) batch() (moved int64) {
+	d.left = d.limits
+	moved = d.expel(evictSSD) + d.expel(evictHost)
+	for q := demandSSD; q < numLists; q++ {
+		moved += d.bring(q)
+	}
+	return moved
 }
 
 func (d *driver) note(in, out, n int64) {
@@ -401,7 +421,7 @@ func (d *driver) bring(q list) (moved int64) {
 		if free := b.room[device] - b.used[device]; free > 0 {
 			n = min(n, free)
 		} else {
-			v := d.victim(q)
+			v := d.victim(i)
 			if v == none {
 				break
 			}
@@ -442,13 +462,12 @@ func (d *driver) arrivals(from place) int64 {
 	return d.left.in
 }
 
-// victim is the run that makes room for a page of queue q: the first of those
-// on the device that wait for nothing. Pages fetched ahead of time may not take
-// the place of protected ones, except while the kernel waits for nothing else.
-func (d *driver) victim(q list) int32 {
+// victim is the run that makes room for pages of run i: the first of those on
+// the device that wait for nothing. Pages fetched ahead of time may not take the
+// place of protected ones, unless the current kernel has come to wait for them.
+func (d *driver) victim(i int32) int32 {
 	b := d.book
-	ahead := q >= fetchSSD && d.paging.Spare
-	if !ahead || b.missing > 0 && b.queued[demandSSD]+b.queued[demandHost]+b.queued[demandNew] == 0 {
+	if b.runs[i].list < fetchSSD || !d.paging.Spare || d.pressed || d.needed(i) {
 		return b.head(aged)
 	}
 	for b.candidate != none && b.storages[b.runs[b.candidate].storage].spared == b.now {
@@ -539,7 +558,7 @@ func (d *driver) repeat(q list, most int64) int64 {
 		}
 		return 0
 	}
-	v := d.victim(q)
+	v := d.victim(i)
 	if v == none || d.needed(v) {
 		return 0
 	}

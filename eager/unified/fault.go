@@ -19,8 +19,11 @@ const unbounded = 1<<63 - 1
 // faultTicks is the time that faults add to a kernel: the SSD and the host
 // deliver side by side, each at the rate at which the kernel gets through its
 // faults. That rate is known from profiling; a fault on the SSD slows it by
-// the share of its latency; the SSD cannot be faster than it is, the host not
-// than what it leaves of the link. (G10, section on its page-fault model.)
+// the share of its latency; the SSD cannot be faster than it is, and both
+// together not than the link. (After G10, its page-fault model.)
+//
+// As built, the host has for all its pages only what the SSD leaves of the link
+// while it delivers; where that is nothing, its pages cost nothing.
 func (o *Options) faultTicks(p Profiled, in, out side) int64 {
 	if in.near|in.far|out.near|out.far == 0 {
 		return 0
@@ -50,10 +53,18 @@ func (o *Options) faultTicks(p Profiled, in, out side) int64 {
 		return min(r, int64(o.SSDRate))
 	}
 	inFar, outFar := far(in, inRate), far(out, outRate)
-	left := max(1, int64(o.Link)-max(inFar, outFar))
-	return max(
-		o.ticks(in.far, inFar, out.far, outFar),
-		o.ticks(in.near, min(inRate, left), out.near, min(outRate, left)),
+	slow := o.ticks(in.far, inFar, out.far, outFar)
+	if o.Times == FaultsAsBuilt {
+		left := int64(o.Link) - max(inFar, outFar)
+		if left <= 0 {
+			return slow
+		}
+		return max(slow, o.ticks(in.near, min(inRate, left), out.near, min(outRate, left)))
+	}
+	link := int64(o.Link)
+	return max(slow,
+		o.ticks(in.near, min(inRate, link), out.near, min(outRate, link)),
+		o.ticks(in.near+in.far+out.near+out.far, link, 0, link),
 	)
 }
 
@@ -62,7 +73,10 @@ func (o *Options) faultTicks(p Profiled, in, out side) int64 {
 func (o *Options) ticks(a, rateA, b, rateB int64) int64 {
 	switch {
 	case a == 0:
-		return scale(b, o.TicksPerSecond, max(1, rateB))
+		if b == 0 {
+			return 0
+		}
+		return scale(b, o.TicksPerSecond, rateB)
 	case b == 0:
 		return scale(a, o.TicksPerSecond, rateA)
 	case rateA == rateB:

@@ -50,6 +50,9 @@ const (
 	FaultsAsBuilt
 )
 
+// String is the name in options.
+func (f FaultTimes) String() string { return [...]string{"measured", "as-built"}[f] }
+
 // Defaults are G10's constants. Device, Host and Link are to be filled in; Host
 // is below 0 so that a host without memory for pages can be told from that.
 func Defaults() Options {
