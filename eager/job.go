@@ -129,7 +129,7 @@ func (j *job) newRank(i int, d *workloads.Rank) (*rank, error) {
 	capacity := cfg.capacity()
 	if r.needs.Memory != policies.Framework {
 		capacity = 0 // the allocator hands out addresses
-		if r.paged, err = r.newPaged(); err != nil {
+		if r.paged, err = r.newPaged(d); err != nil {
 			return nil, err
 		}
 	}

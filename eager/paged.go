@@ -25,7 +25,7 @@ type pagedMemory interface {
 }
 
 // newPaged makes the memory of the kind that the policy needs.
-func (r *rank) newPaged() (pagedMemory, error) {
+func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 	switch r.needs.Memory {
 	case policies.Unified:
 		var p policies.Paging
@@ -36,9 +36,22 @@ func (r *rank) newPaged() (pagedMemory, error) {
 		if r.job.cfg.Checks {
 			checks = r.job.violate
 		}
-		return unified.New(r.job.cfg.unified(), p, r.eng, r.dev, r.starved, checks)
+		residents := make([]sim.Bytes, len(d.Residents))
+		for i := range residents {
+			residents[i] = d.Residents[i].Bytes
+		}
+		return unified.New(r.job.cfg.unified(), p, r.eng, r.dev, residents, r.nominalBytes, r.starved, checks)
 	}
 	return nil, fmt.Errorf("no memory of kind %q", r.needs.Memory)
+}
+
+// nominalBytes is the size of a tensor of the nominal program, 0 if there is no
+// such tensor or the policy is not granted the program.
+func (r *rank) nominalBytes(id int32) sim.Bytes {
+	if n := r.Nominal(); n != nil && int(id) < len(n.Tensors) {
+		return n.Tensors[id].Bytes
+	}
+	return 0
 }
 
 // unified is how unified memory works on this node.

@@ -11,7 +11,6 @@ type operand struct {
 	id          int32
 	pages       int32
 	read, write bool
-	resident    bool
 }
 
 // kernel is what the driver is told when one begins.
@@ -27,9 +26,10 @@ type kernel struct {
 
 // hint is a planned movement of a storage.
 type hint struct {
-	id   int32
-	kind hintKind
-	to   place // leave: host or ssd
+	id    int32
+	pages int32 // of the storage, which may not have been touched yet
+	kind  hintKind
+	to    place // leave: host or ssd
 }
 
 type hintKind uint8
@@ -109,9 +109,7 @@ func (d *driver) run(now int64, k *kernel) (end int64, err error) {
 		d.die(id)
 	}
 	for _, id := range k.spare {
-		if int(id) < len(b.storages) {
-			b.storages[id].spared = b.now
-		}
+		b.at(id).spared = b.now
 	}
 	b.candidate = b.head(aged)
 	for i := range k.hints {
@@ -150,17 +148,17 @@ func (d *driver) run(now int64, k *kernel) (end int64, err error) {
 // they are: a driver that is told takes them first when it needs room, and
 // forgets what they held.
 func (d *driver) die(id int32) {
-	if int(id) < len(d.book.storages) {
-		d.book.storages[id].live = false
-	}
+	d.book.at(id).live = false
 }
 
 // hint queues what a plan asks for. A page that is under way already stays so.
 func (d *driver) hint(h *hint) {
 	switch h.kind {
 	case arrive:
+		d.book.resize(h.id, h.pages)
 		d.fetch(h.id)
 	case vanish:
+		d.book.resize(h.id, h.pages)
 		d.book.discard(h.id)
 	case leave:
 		to := evictHost
@@ -173,10 +171,7 @@ func (d *driver) hint(h *hint) {
 
 // fetch asks for a storage ahead of time.
 func (d *driver) fetch(id int32) {
-	if int(id) >= len(d.book.storages) {
-		return
-	}
-	if s := &d.book.storages[id]; s.first == none {
+	if d.book.at(id).first == none {
 		d.book.lay(id, nowhere)
 	}
 	d.queue(id, [numPlaces]list{nowhere: fetchNew, host: fetchHost, ssd: fetchSSD})
@@ -186,10 +181,7 @@ func (d *driver) fetch(id int32) {
 // their place; idle leaves them.
 func (d *driver) queue(id int32, by [numPlaces]list) {
 	b := d.book
-	if int(id) >= len(b.storages) {
-		return
-	}
-	for i := b.storages[id].first; i != none; {
+	for i := b.at(id).first; i != none; {
 		r := &b.runs[i]
 		next := r.right
 		if l := by[r.place]; l != idle && (r.list == idle || r.list == aged) {
@@ -231,14 +223,9 @@ func (d *driver) ask(o *operand, m *side) (faults int64) {
 	b := d.book
 	s := b.resize(o.id, o.pages)
 	if s.first == none {
-		if o.resident && s.version == 0 { // older than the run
-			s.version = 1
-			b.lay(o.id, d.lowest())
-		} else {
-			b.lay(o.id, nowhere)
-		}
+		b.lay(o.id, nowhere)
 	}
-	s.resident, s.live, s.needed = o.resident, true, b.now
+	s.live, s.needed = true, b.now
 	m.bytes += int64(o.pages) * int64(d.opt.Page)
 	for i := s.first; i != none; i = b.runs[i].right {
 		r := &b.runs[i]
@@ -266,12 +253,19 @@ func (d *driver) ask(o *operand, m *side) (faults int64) {
 	return faults
 }
 
-// lowest is where storages lie that exist before the run: in the lowest tier.
-func (d *driver) lowest() place {
-	if d.opt.SSDRate > 0 {
-		return ssd
+// own declares a storage that is older than the run: it lies in the lowest
+// tier that there is and has room.
+func (d *driver) own(id, pages int32) {
+	b := d.book
+	s := b.resize(id, pages)
+	s.version, s.live = 1, true
+	for _, at := range []place{ssd, host, device} {
+		if b.room[at]-b.used[at] >= int64(pages) {
+			b.lay(id, at)
+			return
+		}
 	}
-	return host
+	b.lay(id, nowhere) // reading it will be noticed
 }
 
 // written gives a storage new content.
@@ -593,12 +587,14 @@ func (d *driver) repeat(q list, most int64) int64 {
 	return 0
 }
 
-// times is how often each goes into total, at most most.
+// times is how often each goes into total so that something is left, at most
+// most: the batch in which a run or a room is used up may go on with what comes
+// next.
 func times(total, each, most int64) int64 {
-	if each <= 0 {
+	if each <= 0 || total <= 0 {
 		return 0
 	}
-	return min(total/each, most)
+	return min((total-1)/each, most)
 }
 
 // arrived is what n pages count in the way in.

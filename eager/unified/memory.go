@@ -21,6 +21,7 @@ type Memory struct {
 	dev    *stream.Device
 	self   sim.HandlerID
 	failed func(error)
+	size   func(storage int32) sim.Bytes
 
 	hints  [][]hint // by kernel of an iteration
 	queue  []use    // issued
@@ -59,17 +60,23 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("unified memory: iteration %d, operator %d: its operands have %d bytes, the device %d", f.Iteration, f.Index, f.Need, f.Capacity)
 }
 
-// New makes the memory of dev and gives it to it. failed is told once, when a
+// New makes the memory of dev and gives it to it. size is that of a storage of
+// the nominal program, for plans; 0 = there is none. residents are the sizes of
+// the storages that exist from the start, numbered from 0: they lie in the
+// lowest tier, as after loading a checkpoint. failed is told once, when a
 // kernel can never run: a *Failure. checks, if there is one, is told of broken
 // invariants, which are then looked for at every kernel.
-func New(opt Options, paging policies.Paging, eng *sim.Engine, dev *stream.Device, failed func(error), checks func(string, ...any)) (*Memory, error) {
+func New(opt Options, paging policies.Paging, eng *sim.Engine, dev *stream.Device, residents []sim.Bytes, size func(int32) sim.Bytes, failed func(error), checks func(string, ...any)) (*Memory, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("unified memory: %w", err)
 	}
 	if opt.TicksPerSecond != int64(sim.Second) {
 		return nil, fmt.Errorf("unified memory: %d ticks per second: a run has picoseconds", opt.TicksPerSecond)
 	}
-	m := &Memory{opt: opt, paging: paging, driver: newDriver(opt, paging), eng: eng, dev: dev, failed: failed, checks: checks}
+	m := &Memory{opt: opt, paging: paging, driver: newDriver(opt, paging), eng: eng, dev: dev, size: size, failed: failed, checks: checks}
+	for i, b := range residents {
+		m.driver.own(number(int32(i)), m.pages(b))
+	}
 	m.self = eng.Register(m)
 	dev.SetResidency(m)
 	return m, nil
@@ -93,7 +100,10 @@ func (m *Memory) Arm(p *policies.Plan) error {
 		if a.What.Kind != policies.ByStatic || a.What.Static < 0 || a.Start.Kind != policies.AtOp || a.Start.N < 0 {
 			return fmt.Errorf("unified memory: hint %d: want a tensor by its static id, at an operator", i)
 		}
-		h := hint{id: number(a.What.Static)}
+		h := hint{id: number(a.What.Static), pages: m.pages(m.size(a.What.Static))}
+		if h.pages == 0 {
+			return fmt.Errorf("unified memory: hint %d: the nominal program has no tensor %d", i, a.What.Static)
+		}
 		switch a.Kind {
 		case policies.Evict:
 			h.kind, h.to = leave, host
@@ -140,6 +150,9 @@ func (m *Memory) Issued(u *stream.Use) {
 	}
 }
 
+// pages is how many a storage has.
+func (m *Memory) pages(size sim.Bytes) int32 { return int32((size + m.opt.Page - 1) / m.opt.Page) }
+
 // operand appends o, unless the storage is there already.
 func (m *Memory) operand(list []operand, o *stream.Operand) []operand {
 	for i := range list {
@@ -149,8 +162,7 @@ func (m *Memory) operand(list []operand, o *stream.Operand) []operand {
 			return list
 		}
 	}
-	pages := (o.Bytes + m.opt.Page - 1) / m.opt.Page
-	return append(list, operand{id: number(o.Storage), pages: int32(pages), read: o.Read, write: o.Write, resident: o.Resident})
+	return append(list, operand{id: number(o.Storage), pages: m.pages(o.Bytes), read: o.Read, write: o.Write})
 }
 
 // Begin implements stream.Residency: the driver works out when the kernel ends.

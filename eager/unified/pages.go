@@ -56,13 +56,12 @@ type run struct {
 
 // storage is an allocation: a range of addresses of its own.
 type storage struct {
-	pages    int32
-	first    int32  // run; none = all pages are nowhere
-	version  uint32 // of the content, 0 = never written
-	live     bool   // referenced
-	needed   int64  // kernel, counted over the run, that it is an operand of; see book.now
-	spared   int64  // last kernel, counted likewise, that protects it
-	resident bool
+	pages   int32
+	first   int32  // run; none = all pages are nowhere
+	version uint32 // of the content, 0 = never written
+	live    bool   // referenced
+	needed  int64  // kernel, counted over the run, that it is an operand of; see book.now
+	spared  int64  // last kernel, counted likewise, that protects it
 }
 
 // book knows where every page is. All its operations work on runs: their cost
@@ -111,13 +110,18 @@ func (b *book) tail(l list) int32 {
 	return none
 }
 
-// resize makes id a storage of n pages; one that had another size before lies
-// at other addresses now, and the old pages are gone.
-func (b *book) resize(id int32, pages int32) *storage {
+// at is storage id, one without pages if nothing was known of it.
+func (b *book) at(id int32) *storage {
 	for int(id) >= len(b.storages) {
 		b.storages = append(b.storages, storage{first: none, needed: -1, spared: -1})
 	}
-	s := &b.storages[id]
+	return &b.storages[id]
+}
+
+// resize makes id a storage of n pages; one that had another size before lies
+// at other addresses now, and the old pages are gone.
+func (b *book) resize(id int32, pages int32) *storage {
+	s := b.at(id)
 	if s.pages != pages {
 		b.discard(id)
 		*s = storage{pages: pages, first: none, needed: s.needed, spared: s.spared, version: s.version}

@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"compress/gzip"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"smartswap/formats/g10"
 	"smartswap/policies"
@@ -115,7 +115,7 @@ func (o *origin) kernel(k int, opt *Options, paging policies.Paging) *kernel {
 	for _, id := range operands(k) {
 		t := &g.Tensors[id]
 		out.operands = append(out.operands, operand{
-			id: id, pages: int32(t.Bytes / opt.Page), resident: t.Global,
+			id: id, pages: int32(t.Bytes / opt.Page),
 			read: g.Kernels[k].Reads(id), write: g.Kernels[k].Writes(id),
 		})
 	}
@@ -141,6 +141,13 @@ func originOptions() Options {
 	return o
 }
 
+// TestTimelines holds the driver against the origin's timelines of two
+// iterations: start, end, faults by source, pages in use, for every kernel.
+//
+// Demand paging agrees line by line; two cycles are for the rounding of the
+// origin's floats. With prefetching, the origin's order of the tensors that one
+// kernel asks for is not specified, and what comes first is gone first; there
+// the length of the second iteration is compared.
 func TestTimelines(t *testing.T) {
 	dir := shared(t)
 	lru := policies.Paging{Oldest: true}
@@ -150,31 +157,35 @@ func TestTimelines(t *testing.T) {
 		batch  int
 		policy string
 		paging policies.Paging
+		lines  int     // that may differ
+		within float64 // of the second iteration's length
 	}{
-		{"BERT_Base", 256, "lru", lru},
-		{"BERT_Base", 256, "deepUM", deepUM},
-		{"Inceptionv3", 1536, "lru", lru},
-		{"Inceptionv3", 1536, "deepUM", deepUM},
-		{"ResNet152", 1280, "lru", lru},
-		{"ResNet152", 1280, "deepUM", deepUM},
+		{"BERT_Base", 256, "lru", lru, 0, 0},
+		{"BERT_Base", 256, "deepUM", deepUM, 600, 0.0001},
+		{"Inceptionv3", 1536, "lru", lru, 0, 0},
+		{"Inceptionv3", 1536, "deepUM", deepUM, 700, 0.03},
+		{"ResNet152", 1280, "lru", lru, 4, 0.001},
+		{"ResNet152", 1280, "deepUM", deepUM, 900, 0.003},
 	} {
 		t.Run(fmt.Sprintf("%s-%d-%s", c.net, c.batch, c.policy), func(t *testing.T) {
+			if testing.Short() && c.net != "BERT_Base" {
+				t.Skip("large")
+			}
 			want := readTimeline(t, filepath.Join(dir, "kernel-timelines", fmt.Sprintf("%s-%d-%s.txt.gz", c.net, c.batch, c.policy)))
 			o := readOrigin(t, dir, c.net, c.batch)
+			n := len(o.graph.Kernels)
+			if len(want) != 2*n {
+				t.Fatalf("%d lines for %d kernels", len(want), n)
+			}
 			opt := originOptions()
 			d := newDriver(opt, c.paging)
-			began := time.Now()
-			now, wrong, half := int64(0), 0, int64(0)
-			n := len(o.graph.Kernels)
-			// What lies on the SSD before the first kernel: all globals.
 			for id := range o.graph.Tensors {
 				g := &o.graph.Tensors[id]
-				s := d.book.resize(int32(id), int32(g.Bytes/opt.Page))
-				if g.Global {
-					s.version, s.live = 1, true
-					d.book.lay(int32(id), ssd)
+				if d.book.resize(int32(id), int32(g.Bytes/opt.Page)); g.Global {
+					d.own(int32(id), int32(g.Bytes/opt.Page))
 				}
 			}
+			now, differ, half := int64(0), 0, int64(0)
 			for i := range want {
 				before := d.counts
 				k := o.kernel(i%n, &opt, c.paging)
@@ -183,15 +194,17 @@ func TestTimelines(t *testing.T) {
 					t.Fatalf("kernel %d: %v", i, err)
 				}
 				w := &want[i]
-				got := line{now, end, k.span, w.all, d.counts.waited - before.waited, d.counts.faults[host] - before.faults[host], d.counts.faults[ssd] - before.faults[ssd], d.counts.faults[nowhere] - before.faults[nowhere], d.book.used[host], d.book.used[device]}
-				off := got
-				off.start, off.end = w.start, w.end
-				if x := (end - now) - (w.end - w.start); off != *w || x < -2 || x > 2 {
-					if wrong++; wrong <= 3 {
-						t.Logf("%d+%d\n got %+v\nwant %+v", i/n, i%n, got, *w)
+				got := line{
+					w.start, w.end, k.span, w.all,
+					d.counts.waited - before.waited, d.counts.faults[host] - before.faults[host], d.counts.faults[ssd] - before.faults[ssd],
+					d.counts.faults[nowhere] - before.faults[nowhere], d.book.used[host], d.book.used[device],
+				}
+				if x := (end - now) - (w.end - w.start); got != *w || x < -2 || x > 2 {
+					if differ++; differ <= 3 {
+						t.Logf("%d+%d takes %d instead of %d\n got %+v\nwant %+v", i/n, i%n, end-now, w.end-w.start, got, *w)
 					}
 				}
-				if err := d.book.check(); i%100 == 0 && err != nil {
+				if err := d.book.check(); i%400 == 0 && err != nil {
 					t.Fatalf("kernel %d: %v", i, err)
 				}
 				now = end
@@ -199,7 +212,14 @@ func TestTimelines(t *testing.T) {
 					half = now
 				}
 			}
-			t.Logf("%d of %d lines differ; end %d, want %d (%+.5f); second iteration %+.5f; batches %d, runs %d, %v", wrong, len(want), now, want[len(want)-1].end, float64(now)/float64(want[len(want)-1].end)-1, float64(now-half)/float64(want[2*n-1].end-want[n-1].end)-1, d.counts.batches, len(d.book.runs), time.Since(began))
+			if d.stale != none {
+				t.Errorf("a kernel read tensor %d without its content", d.stale)
+			}
+			off := float64(now-half)/float64(want[2*n-1].end-want[n-1].end) - 1
+			t.Logf("%d of %d lines differ; the second iteration takes %d cycles, %+.5f; %d batches", differ, len(want), now-half, off, d.counts.batches)
+			if differ > c.lines || math.Abs(off) > c.within {
+				t.Errorf("%d lines differ, want at most %d; the second iteration is off by %+.5f, want at most %g", differ, c.lines, off, c.within)
+			}
 		})
 	}
 }

@@ -1,0 +1,37 @@
+// Package unified is unified memory: pages that lie on the device, in host
+// memory or on an SSD, and a driver that moves them when a kernel touches them.
+//
+// # Model
+//
+// Allocation always succeeds and takes no memory; a page gets memory when it is
+// first touched. When a kernel begins, what it misses is queued: demand. It
+// ends when all that has come and its own time has passed, stretched by the
+// time that faults cost (fault.go). What a plan asks for when a kernel begins,
+// or what the driver expects from the iteration before, is queued too, behind
+// demand.
+//
+// Pages move in transfer batches of a fixed length, each with a budget of pages
+// in, out, of them from and to the SSD, and newly mapped. A page that finds the
+// device full makes another one leave: the oldest, or the one used least
+// recently. It goes to the host, and to the SSD when the host is full.
+//
+// This follows the simulator of G10 (MICRO'23, platformxlab/G10,
+// src/simulator); timeline_test.go holds it against the published timelines of
+// every kernel, in that program's own clock. Where orders are not specified
+// there, such as that of the tensors which one kernel asks for, the two differ.
+//
+// # Runs of pages
+//
+// A tensor of a gigabyte has a quarter of a million pages, and an iteration
+// moves tens of millions. Pages are therefore kept in runs: neighbours in one
+// place, waiting for the same. Batches that do all the same are done at once.
+// The work grows with the number of runs, not of pages or batches.
+//
+// # Where to start reading
+//
+//	options.go  Options: the constants, and what a batch may do
+//	driver.go   driver: kernels, queues, batches, victims
+//	pages.go    book: where every page is
+//	fault.go    what faults cost beyond the transfer
+//	memory.go   Memory: the driver as the memory of a simulated device
+package unified
