@@ -65,10 +65,11 @@ type driver struct {
 	counts counts
 	tick   int64 // of the next batch
 
-	left    limits // what the batch under way may still do
-	waiting bool   // a kernel waits for its pages
-	pressed bool   // it would wait for ever if protected pages stayed
-	stale   int32  // a storage that a kernel has read without its content, none if there is none
+	left     limits // what the batch under way may still do
+	waiting  bool   // a kernel waits for its pages
+	pressed  bool   // it would wait for ever if protected pages stayed
+	homeless bool   // a storage that is older than the run has no place
+	stale    int32  // a storage that a kernel has read without its content, none if there is none
 }
 
 func newDriver(opt Options, paging policies.Paging) *driver {
@@ -103,6 +104,9 @@ func (e *stuckError) Error() string {
 // O(runs that move + batches that take from more than one queue).
 func (d *driver) run(now int64, k *kernel) (end int64, err error) {
 	b := d.book
+	if d.homeless {
+		return 0, &stuckError{full: true}
+	}
 	d.advance(now)
 	b.now++
 	for _, id := range k.dead {
@@ -253,19 +257,32 @@ func (d *driver) ask(o *operand, m *side) (faults int64) {
 	return faults
 }
 
-// own declares a storage that is older than the run: it lies in the lowest
-// tier that there is and has room.
+// own declares a storage that is older than the run: its pages lie in the lowest
+// tier that has room. If none has, no kernel will ever run.
 func (d *driver) own(id, pages int32) {
 	b := d.book
 	s := b.resize(id, pages)
-	s.version, s.live = 1, true
+	s.live = true
+	b.lay(id, nowhere)
+	left := int64(pages)
 	for _, at := range []place{ssd, host, device} {
-		if b.room[at]-b.used[at] >= int64(pages) {
-			b.lay(id, at)
-			return
+		n := min(left, b.room[at]-b.used[at])
+		if n <= 0 {
+			continue
 		}
+		l := idle
+		if at == device {
+			l = aged
+		}
+		last := s.first
+		for b.runs[last].right != none {
+			last = b.runs[last].right
+		}
+		b.move(last, n, at, l)
+		left -= n
 	}
-	b.lay(id, nowhere) // reading it will be noticed
+	d.homeless = d.homeless || left > 0
+	d.written(id)
 }
 
 // written gives a storage new content.

@@ -24,6 +24,7 @@ type naive struct {
 	spared map[int32]bool
 	lists  [numLists][]*page
 	tick   int64
+	full   bool // a page that is older than the run has no place
 	left   limits
 	forced bool
 	in     [numPlaces]int64
@@ -156,6 +157,9 @@ func (m *naive) make(id, pages int32) {
 
 // run is driver.run; ok is false when the kernel can never run.
 func (m *naive) run(now int64, k *kernel) (end int64, ok bool) {
+	if m.full {
+		return 0, false
+	}
 	for m.tick <= now {
 		m.batch()
 	}
@@ -356,16 +360,16 @@ func TestAgainstPages(t *testing.T) {
 			d.own(id, p.sizes[id])
 			m.make(id, p.sizes[id])
 			m.live[id] = true
-			for _, at := range []place{ssd, host, device} {
-				if m.room(at) >= int64(p.sizes[id]) {
-					l := idle
-					if at == device {
-						l = aged
-					}
-					for _, q := range m.pages[id] {
-						m.put(q, at, l)
-					}
-					break
+			for _, q := range m.pages[id] {
+				switch {
+				case m.room(ssd) > 0:
+					m.put(q, ssd, idle)
+				case m.room(host) > 0:
+					m.put(q, host, idle)
+				case m.room(device) > 0:
+					m.put(q, device, aged)
+				default:
+					m.full = true
 				}
 			}
 		}
