@@ -51,6 +51,15 @@
 // made from, that content is made. An operator without device work takes its
 // arguments one by one, all others lock what is there before they make the rest.
 //
+// # Memory that is made resident at the kernel
+//
+// A policy may need another kind of device memory than the allocator's: unified
+// memory (package unified). The allocator then only hands out addresses, nothing
+// is short at dispatch, and the device asks a stream.Residency for the operands
+// when a kernel is at the head of the compute stream. Such memory moves by its
+// own rules and by the hints of a plan; it is for one device without
+// communication.
+//
 // # Where to start reading
 //
 //	config.go   Config: everything a run depends on
@@ -59,6 +68,7 @@
 //	launch.go   the launching thread and its queues
 //	memory.go   allocation, pressure, out of memory
 //	lineage.go  operators that run again
+//	paged.go    memory that is made resident at the kernel
 //	runtime.go  what a policy can do (policies.Runtime)
 //	report.go   what a run tells
 //	observe.go  Observer: who watches a run, and what they see

@@ -12,6 +12,8 @@
 //	policy.go       Policy, Needs, Event, Runtime
 //	action.go       Action, Selector, Trigger, Plan: the vocabulary
 //	lru.go          the smallest complete policy
+//	nominal.go      what compile-time planners see; kinds of device memory
+//	uvm.go          policies that are all in how unified memory works
 //	feature.go      how a tensor is recognised without stable ids
 //	note.go         what a policy can tell about itself
 //	validate.go     what makes a plan well formed

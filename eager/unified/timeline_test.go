@@ -223,3 +223,46 @@ func TestTimelines(t *testing.T) {
 		})
 	}
 }
+
+// TestLearningCatchesUp: a driver that learns the order of kernels in the first
+// iteration is as fast as one that knows it, from the iteration on in which
+// both prefetch from the start.
+func TestLearningCatchesUp(t *testing.T) {
+	dir := shared(t)
+	paging := policies.Paging{Oldest: true, Lookahead: 8, Spare: true, DropDead: true}
+	opt := originOptions()
+	for _, batch := range []int{128, 256, 512} {
+		o := readOrigin(t, dir, "BERT_Base", batch)
+		n := len(o.graph.Kernels)
+		var spans [2][]int64
+		for learns := range 2 {
+			d := newDriver(opt, paging)
+			for id := range o.graph.Tensors {
+				g := &o.graph.Tensors[id]
+				if d.book.resize(int32(id), int32(g.Bytes/opt.Page)); g.Global {
+					d.own(int32(id), int32(g.Bytes/opt.Page))
+				}
+			}
+			now, from := int64(0), int64(0)
+			for i := range 5 * n {
+				k := o.kernel(i%n, &opt, paging)
+				if learns == 1 && i < n {
+					k.ahead, k.spare = nil, nil
+				}
+				end, err := d.run(now, k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if now = end; i%n == n-1 {
+					spans[learns] = append(spans[learns], now-from)
+					from = now
+				}
+			}
+		}
+		for i := 2; i < 5; i++ {
+			if off := float64(spans[1][i])/float64(spans[0][i]) - 1; math.Abs(off) > 0.005 {
+				t.Errorf("batch %d, iteration %d: %d cycles for one that learns, %d for one that knows, %+.4f", batch, i, spans[1][i], spans[0][i], off)
+			}
+		}
+	}
+}

@@ -126,6 +126,7 @@ func drawKernel(t *rapid.T, ranks int) workloads.Kernel {
 		Members:    draw[int32](t, "members", 2, 9),
 		Stride:     draw[int32](t, "stride", 0, 9),
 	}, Tag: draw[int32](t, "tag", 0, 3)}
+	k.Faulting = [2]sim.Time{draw[sim.Time](t, "inputs fault", 0, 1<<50), draw[sim.Time](t, "all fault", 0, 1<<50)}
 	for range draw(t, "group", 0, 2) {
 		k.Group = append(k.Group, draw[int32](t, "rank", 0, int32(ranks-1)))
 	}

@@ -25,6 +25,8 @@ var options = map[string][]policies.Params{
 		{"memory": "direct", "tiers": "ssd", "compat_line_factor": 1.060606, "compat_last_pass": 0.9},
 	},
 	"flashneuron": {{"gpu_bytes": int64(1 << 30)}},
+	"uvm":         {{"victim": "used"}},
+	"deepum":      {{"degree": int64(1)}},
 	"smartswap": {
 		{"preset": "paper", "redundant_bytes": int64(64 << 20), "reduction_bytes": int64(64 << 20)},
 		{"preset": "faithful-v2", "min_tensor_bytes": int64(1), "optimizer": "plan"},
