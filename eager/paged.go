@@ -3,8 +3,10 @@ package eager
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"smartswap/eager/alloc"
+	"smartswap/eager/direct"
 	"smartswap/eager/stream"
 	"smartswap/eager/unified"
 	"smartswap/hw"
@@ -41,9 +43,65 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 			residents[i] = d.Residents[i].Bytes
 		}
 		return unified.New(r.job.cfg.unified(), p, r.eng, r.dev, residents, r.nominalBytes, r.starved, checks)
+	case policies.Direct:
+		n := r.Nominal()
+		if n == nil {
+			return nil, fmt.Errorf("direct memory is placed by the nominal program: the policy needs grade %q, it has %q", policies.Static, r.needs.Grade)
+		}
+		placing := policies.ByPlan
+		if placer, ok := r.policy.(policies.Placer); ok {
+			placing = placer.Placing()
+		}
+		m, err := direct.New(r.eng, r.dev, r.job.cfg.direct(placing, n), n, func(e *direct.NoRoom) { r.starved(e) })
+		if err != nil {
+			return nil, err
+		}
+		r.dev.SetResidency(directMemory{m})
+		return directMemory{m}, nil
 	}
 	return nil, fmt.Errorf("no memory of kind %q", r.needs.Memory)
 }
+
+// direct is how direct memory works on this node: with the sizes and rates of
+// unified memory.
+func (c *Config) direct(placing policies.Placing, n *policies.Nominal) direct.Options {
+	u := c.unified()
+	rate := func(r sim.Rate) sim.Rate {
+		if c.BinaryRates {
+			return sim.Rate(float64(r) / 1e9 * float64(sim.GiB))
+		}
+		return r
+	}
+	if placing == policies.ByNeed {
+		return direct.FlashNeuron(u.Device, rate(u.SSDRate), n)
+	}
+	return direct.G10GDS(u.Device, rate(u.SSDRate), rate(u.Link), u.Host)
+}
+
+// directMemory is direct memory as a rank sees it. Workspaces that are no
+// tensors of the nominal program take none of it.
+type directMemory struct{ *direct.Memory }
+
+// Issued implements stream.Residency.
+func (m directMemory) Issued(u *stream.Use) {
+	v := *u
+	v.Operands = slices.DeleteFunc(slices.Clone(u.Operands), func(o stream.Operand) bool { return o.Storage == stream.Scratch })
+	v.Dead = slices.DeleteFunc(slices.Clone(u.Dead), func(id int32) bool { return id == stream.Scratch })
+	m.Memory.Issued(&v)
+}
+
+// Ledger implements pagedMemory.
+func (m directMemory) Ledger() stream.Ledger {
+	s := m.Stats()
+	l := stream.Ledger{Faults: s.Fetches, PeakDevice: s.Peak}
+	for tier := range l.In {
+		l.In[tier], l.Out[tier] = s.Bytes[tier][direct.In], s.Bytes[tier][direct.Out]
+	}
+	return l
+}
+
+// ResetPeaks implements pagedMemory; the peak is that of the run.
+func (m directMemory) ResetPeaks() {}
 
 // nominalBytes is the size of a tensor of the nominal program, 0 if there is no
 // such tensor or the policy is not granted the program.
@@ -108,7 +166,12 @@ func (r *rank) announce(in *workloads.Instr, c *stream.Command) bool {
 // ended.
 func (r *rank) settle(it *Iteration) {
 	l, b := r.paged.Ledger(), r.ledger
-	r.ledger = l
+	r.ledger, r.reached = l, it.Index+1
+	if m, ok := r.paged.(directMemory); ok && r.check != nil {
+		if err := m.Check(); err != nil {
+			r.job.violate("rank %d, iteration %d: %v (2)", r.index, it.Index, err)
+		}
+	}
 	it.Faults += l.Faults - b.Faults
 	for tier := range l.In {
 		it.InBytes += l.In[tier] - b.In[tier]
@@ -139,6 +202,11 @@ func (r *rank) starved(err error) {
 	if errors.As(err, &f) {
 		o.Iteration, o.Op = f.Iteration, fmt.Sprintf("operator %d", f.Index)
 		o.Cause.Requested, o.Cause.Rounded = f.Need, f.Need
+	}
+	var n *direct.NoRoom
+	if errors.As(err, &n) {
+		o.Iteration, o.Op = r.reached, fmt.Sprintf("operator %d", n.Kernel)
+		o.Cause.Requested, o.Cause.Rounded, o.Cause.Allocated, o.Cause.Reserved = n.Need, n.Need, n.Used, n.Used
 	}
 	r.job.oom = o
 	r.eng.Stop()

@@ -161,8 +161,14 @@ func (r *rank) Moved(out bool) (sim.Bytes, sim.Time) {
 	return m.Bytes, m.Time
 }
 
-// Capacity is the allocator's limit, 0 if there is none.
-func (r *rank) Capacity() sim.Bytes { return r.job.cfg.capacity() }
+// Capacity is the allocator's limit, 0 if there is none; the device memory where
+// that is not the allocator's.
+func (r *rank) Capacity() sim.Bytes {
+	if r.paged != nil {
+		return r.job.cfg.unified().Device
+	}
+	return r.job.cfg.capacity()
+}
 
 // Reserved is what the allocator holds now.
 func (r *rank) Reserved() sim.Bytes { return sim.Bytes(r.mem.Stats().Reserved.Current) }

@@ -277,7 +277,7 @@ func TestUnifiedRefusals(t *testing.T) {
 	if _, err := eager.Run(unifiedConfig(t, peer, &paged{})); err == nil || !strings.Contains(err.Error(), "send: unified memory") {
 		t.Errorf("communication: %v", err)
 	}
-	if _, err := eager.Run(unifiedConfig(t, two(t, nil), needs{&paged{}, policies.Direct})); err == nil || !strings.Contains(err.Error(), `"direct"`) {
+	if _, err := eager.Run(unifiedConfig(t, two(t, nil), needs{&paged{}, policies.Direct})); err == nil || !strings.Contains(err.Error(), `direct memory is placed by the nominal program: the policy needs grade "static", it has "observed"`) {
 		t.Errorf("direct memory: %v", err)
 	}
 	cfg = unifiedConfig(t, two(t, nil), &paged{})

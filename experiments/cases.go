@@ -23,7 +23,8 @@ type Cases struct {
 	Reference string
 	// Set says which key a column of the table goes to: the key, or a table
 	// of key and as, a text in which {} stands for the value. Rows without a
-	// value in one of them make no column.
+	// value in one of them make no column. The value may go to a policy option
+	// too, named by option, of the strategies of and those that are like them.
 	Set map[string]any
 	// Where keeps the rows in which columns have one of the given values.
 	Where map[string]any
@@ -48,7 +49,21 @@ func (s *Cases) skips(column string, strategy *Strategy) bool {
 }
 
 // caseKey is where a column of the table goes.
-type caseKey struct{ column, key, as string }
+type caseKey struct {
+	column, key, as, option string
+	of                      []string // strategies with the option
+}
+
+// columnOption is a policy option that a column sets for some strategies.
+type columnOption struct {
+	of   []string
+	leaf leaf
+}
+
+// concerns tells whether a strategy, or one that it is like, is in the list.
+func (o *columnOption) concerns(s *Strategy) bool {
+	return slices.ContainsFunc(append([]string{s.Name}, s.like...), func(name string) bool { return slices.Contains(o.of, name) })
+}
 
 // caseFilter is what a column of the table must be.
 type caseFilter struct {
@@ -103,6 +118,10 @@ func (c *Config) addCases() error {
 				return within("cases.set."+k.column, err)
 			}
 			col.leaves = append(col.leaves, l)
+			if k.option != "" {
+				o := leaf{[]string{"strategy", "options", k.option}, parseValue(table.At(r, k.column).String())}
+				col.options = append(col.options, columnOption{k.of, o})
+			}
 		}
 		c.Columns = append(c.Columns, col)
 	}
@@ -140,10 +159,13 @@ func (s *Cases) check(table *results.Frame) error {
 		case string:
 			k.key = v
 		case map[string]any:
-			if err := assign([]field{{key: "key", set: text(&k.key)}, {key: "as", set: text(&k.as)}}, path, nil, v); err != nil {
+			if err := assign([]field{{key: "key", set: text(&k.key)}, {key: "as", set: text(&k.as)}, {key: "option", set: text(&k.option)}, {key: "of", set: texts(&k.of)}}, path, nil, v); err != nil {
 				return err
 			}
-			if !strings.Contains(k.as, caseHole) {
+			if (k.option == "") != (k.of == nil) {
+				return &keyError{path, ": want both option and of, or neither"}
+			}
+			if (k.as != "" || k.option == "") && !strings.Contains(k.as, caseHole) {
 				return &keyError{path + ".as", fmt.Sprintf(" = %q: want a text with %s in the place of the value", k.as, caseHole)}
 			}
 		}

@@ -65,7 +65,10 @@ type Setup struct {
 	Allocator alloc.Options
 	Pinned    alloc.PinnedOptions
 	Executor  swap.Options
-	Unified   unified.Options // of policies that need unified memory
+	// Unified is memory of policies that need unified or direct memory;
+	// BinaryRates concerns the latter.
+	Unified     unified.Options
+	BinaryRates bool
 
 	Iterations   int64 // simulated per point
 	Warmup       int64 // of them not counted
@@ -156,8 +159,9 @@ func (l Layout) String() string { return fmt.Sprintf("tp%dpp%ddp%d", l.TP, l.PP,
 
 // Column is one column of the published figure: a name and what it sets.
 type Column struct {
-	Name   string
-	leaves []leaf
+	Name    string
+	leaves  []leaf
+	options []columnOption
 }
 
 // Axis is a key and the values it takes, one after the other.
@@ -251,6 +255,7 @@ func (s *Setup) fields() []field {
 			{key: "map_rate", set: rate(&s.Unified.Map)},
 			{key: "fault", set: span(&s.Unified.Fault)},
 			{key: "ssd_read", set: span(&s.Unified.SSDRead)},
+			{key: "binary_rates", set: flag(&s.BinaryRates)},
 			{key: "fault_times", set: faultTimes(&s.Unified.Times)},
 		}},
 		{key: "iterations", set: integer(&s.Iterations, 1, maxIterations)},

@@ -169,6 +169,11 @@ func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 	setup.Strategy = c.Strategies[cell.strategy]
 	overlay := leaves(nil, setup.Strategy.Set)
 	overlay = append(overlay, c.Columns[cell.column].leaves...)
+	for _, o := range c.Columns[cell.column].options {
+		if o.concerns(&setup.Strategy) {
+			overlay = append(overlay, o.leaf)
+		}
+	}
 	for i, a := range axes {
 		overlay = append(overlay, leaf{splitKey(a.Key), values[i]})
 	}

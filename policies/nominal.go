@@ -74,6 +74,24 @@ type Paging struct {
 	DropDead bool
 }
 
+// Placing is how a planner's own runtime works for a policy.
+type Placing uint8
+
+// Ways to run direct memory.
+const (
+	// ByPlan follows the plan's hints, out and back; addresses are four times
+	// the memory, so that ranges of them never run out (G10 over GPUDirect
+	// Storage).
+	ByPlan Placing = iota
+	// ByNeed follows its hints out, and fetches back in the order of need, in
+	// as many addresses as there is memory (FlashNeuron).
+	ByNeed
+)
+
+// Placer is a policy that says how direct memory works. A policy that needs
+// direct memory and is no Placer gets ByPlan.
+type Placer interface{ Placing() Placing }
+
 // Pager is a policy that says how the driver of unified memory works. A policy
 // that needs unified memory and is no Pager gets the zero Paging.
 type Pager interface{ Paging() Paging }

@@ -41,6 +41,9 @@ func (*policy) Needs() policies.Needs {
 	return policies.Needs{Grade: policies.Static, Memory: policies.Direct, Events: policies.Set(policies.BeforeOp)}
 }
 
+// Placing fetches in the order of need.
+func (*policy) Placing() policies.Placing { return policies.ByNeed }
+
 // Notes tells of the choice.
 func (p *policy) Notes() []policies.Note { return p.notes }
 
