@@ -12,6 +12,7 @@ import (
 
 	"smartswap/formats/g10"
 	"smartswap/policies"
+	planner "smartswap/policies/g10"
 	"smartswap/sim"
 )
 
@@ -265,4 +266,95 @@ func TestLearningCatchesUp(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPlannedTimelines holds the driver with the plans of policies/g10 against
+// the origin's timelines of prefetch_lru. Where the plan is the origin's, lines
+// agree to the cycle: in BERT all but those between a tensor's way back and its
+// use. What differs is the plan; the log says where it begins to.
+func TestPlannedTimelines(t *testing.T) {
+	dir := shared(t)
+	for _, c := range []struct {
+		net    string
+		batch  int
+		times  int     // kernels that may take another time, of both iterations
+		within float64 // of the second iteration's length
+	}{
+		{"BERT_Base", 256, 1, 0.004},
+		{"Inceptionv3", 1536, 30, 0.065},
+		{"ResNet152", 1280, 16, 0.005},
+	} {
+		t.Run(fmt.Sprintf("%s-%d", c.net, c.batch), func(t *testing.T) {
+			want := readTimeline(t, filepath.Join(dir, "kernel-timelines", fmt.Sprintf("%s-%d-prefetch_lru.txt.gz", c.net, c.batch)))
+			o := readOrigin(t, dir, c.net, c.batch)
+			opt := originOptions()
+			plan, err := planner.Plan(o.nominal(), planner.A100())
+			if err != nil {
+				t.Fatal(err)
+			}
+			hints := map[int32][]hint{}
+			for _, a := range plan.Hints() {
+				h := hint{id: a.What.Static, pages: int32(o.graph.Tensors[a.What.Static].Bytes / opt.Page), to: host}
+				switch a.Kind {
+				case policies.Evict:
+					if h.kind = leave; a.To == policies.SSDTier {
+						h.to = ssd
+					}
+				case policies.Prefetch:
+					h.kind = arrive
+				case policies.Discard:
+					h.kind = vanish
+				}
+				hints[a.Start.N] = append(hints[a.Start.N], h)
+			}
+			d := newDriver(opt, policies.Paging{Oldest: true})
+			for id := range o.graph.Tensors {
+				g := &o.graph.Tensors[id]
+				if d.book.resize(int32(id), int32(g.Bytes/opt.Page)); g.Global {
+					d.own(int32(id), int32(g.Bytes/opt.Page))
+				}
+			}
+			n := len(o.graph.Kernels)
+			now, half, differ := int64(0), int64(0), 0
+			for i := range want {
+				k := o.kernel(i%n, &opt, policies.Paging{})
+				k.hints = hints[int32(i%n)]
+				end, err := d.run(now, k)
+				if err != nil {
+					t.Fatalf("kernel %d: %v", i, err)
+				}
+				if x := (end - now) - (want[i].end - want[i].start); x < -2 || x > 2 {
+					if differ++; differ <= 3 {
+						t.Logf("%d+%d takes %d instead of %d", i/n, i%n, end-now, want[i].end-want[i].start)
+					}
+				}
+				if now = end; i == n-1 {
+					half = now
+				}
+			}
+			if d.stale != none {
+				t.Errorf("a kernel read tensor %d without its content", d.stale)
+			}
+			off := float64(now-half)/float64(want[2*n-1].end-want[n-1].end) - 1
+			t.Logf("%d of %d kernels take another time; the second iteration takes %d cycles, %+.5f", differ, len(want), now-half, off)
+			if differ > c.times || math.Abs(off) > c.within {
+				t.Errorf("%d kernels take another time, want at most %d; the second iteration is off by %+.5f, want at most %g", differ, c.times, off, c.within)
+			}
+		})
+	}
+}
+
+// nominal is the workload as a planner sees it.
+func (o *origin) nominal() *policies.Nominal {
+	p := &policies.Nominal{Loss: -1}
+	for i, k := range o.graph.Kernels {
+		if k.Type == "makeLoss" {
+			p.Loss = int32(i)
+		}
+		p.Kernels = append(p.Kernels, policies.NominalKernel{Span: o.times[0][i], In: slices.Clone(k.In), Out: slices.Clone(k.Out)})
+	}
+	for _, x := range o.graph.Tensors {
+		p.Tensors = append(p.Tensors, policies.NominalTensor{Bytes: x.Bytes, Global: x.Global, Birth: x.Birth, Death: x.Death})
+	}
+	return p
 }
