@@ -269,9 +269,8 @@ func TestLearningCatchesUp(t *testing.T) {
 }
 
 // TestPlannedTimelines holds the driver with the plans of policies/g10 against
-// the origin's timelines of prefetch_lru. Where the plan is the origin's, lines
-// agree to the cycle: in BERT all but those between a tensor's way back and its
-// use. What differs is the plan; the log says where it begins to.
+// the origin's timelines of prefetch_lru. In BERT all kernels agree to the
+// cycle; in the others a handful take another time, where the plans differ.
 func TestPlannedTimelines(t *testing.T) {
 	dir := shared(t)
 	for _, c := range []struct {
@@ -280,9 +279,9 @@ func TestPlannedTimelines(t *testing.T) {
 		times  int     // kernels that may take another time, of both iterations
 		within float64 // of the second iteration's length
 	}{
-		{"BERT_Base", 256, 1, 0.004},
+		{"BERT_Base", 256, 0, 0},
 		{"Inceptionv3", 1536, 30, 0.065},
-		{"ResNet152", 1280, 16, 0.005},
+		{"ResNet152", 1280, 10, 0.003},
 	} {
 		t.Run(fmt.Sprintf("%s-%d", c.net, c.batch), func(t *testing.T) {
 			want := readTimeline(t, filepath.Join(dir, "kernel-timelines", fmt.Sprintf("%s-%d-prefetch_lru.txt.gz", c.net, c.batch)))

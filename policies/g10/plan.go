@@ -315,8 +315,9 @@ func (pl *planner) lastPass() {
 	}
 }
 
-// pullForward moves reads to earlier kernels, as long as the kernel before is
-// below the line and the write has ended.
+// pullForward moves reads to earlier kernels, as long as the kernel before has
+// room and the write has ended; the first to be read first, of equal ones the
+// one used first.
 func (pl *planner) pullForward() {
 	order := make([]*Move, 0, len(pl.s.Moves))
 	for i := range pl.s.Moves {
@@ -324,10 +325,11 @@ func (pl *planner) pullForward() {
 			order = append(order, &pl.s.Moves[i])
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *Move) int { return cmp.Compare(a.Read, b.Read) })
+	slices.SortStableFunc(order, func(a, b *Move) int { return cmp.Or(cmp.Compare(a.Read, b.Read), cmp.Compare(a.To, b.To)) })
+	limit := sim.Bytes(max(1, pl.m.Pull) * float64(pl.est.line))
 	for _, mv := range order {
 		size := pl.p.Tensors[mv.Tensor].Bytes
-		for mv.Read-1 > mv.Written && pl.est.bytes[mv.Read-1]+size < pl.est.line {
+		for mv.Read-1 > mv.Written && pl.est.bytes[mv.Read-1]+size < limit {
 			mv.Read--
 			pl.est.set(int(mv.Read), pl.est.bytes[mv.Read]+size)
 		}

@@ -343,14 +343,17 @@ func TestPullForward(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		est  *estimate
+		pull float64
 		want int32
 	}{
-		{"up to the write", set(0, 0, 0, 0, 0, 0, 0, 0, 0), 3},
-		{"up to a full kernel", set(0, 0, 0, 0, 90, 0, 0, 0, 0), 5},
-		{"just below the line", set(0, 0, 0, 0, 89, 0, 0, 0, 0), 3},
-		{"not at all", set(0, 0, 0, 0, 0, 95, 0, 0, 0), 6},
+		{"up to the write", set(0, 0, 0, 0, 0, 0, 0, 0, 0), 0, 3},
+		{"up to a full kernel", set(0, 0, 0, 0, 90, 0, 0, 0, 0), 0, 5},
+		{"just below the line", set(0, 0, 0, 0, 89, 0, 0, 0, 0), 0, 3},
+		{"not at all", set(0, 0, 0, 0, 0, 95, 0, 0, 0), 0, 6},
+		{"up to the memory", set(0, 0, 0, 0, 0, 95, 0, 0, 0), 1.06, 3},
+		{"not over the memory", set(0, 0, 0, 0, 0, 96, 0, 0, 0), 1.06, 6},
 	} {
-		pl := &planner{p: p, est: c.est, s: &Schedule{Moves: []Move{{Period: Period{Tensor: 1, From: 1, To: 7}, Written: 2, Read: 6, Latest: 6}}}}
+		pl := &planner{p: p, m: Machine{Pull: c.pull}, est: c.est, s: &Schedule{Moves: []Move{{Period: Period{Tensor: 1, From: 1, To: 7}, Written: 2, Read: 6, Latest: 6}}}}
 		before := slices.Clone(c.est.bytes)
 		pl.pullForward()
 		if got := pl.s.Moves[0].Read; got != c.want {
@@ -363,6 +366,31 @@ func TestPullForward(t *testing.T) {
 			}
 			if c.est.bytes[k] != want {
 				t.Errorf("%s: kernel %d: estimate %d, want %d", c.name, k, c.est.bytes[k], want)
+			}
+		}
+	}
+}
+
+// TestPullForwardOrder: of two reads at one kernel the tensor that is used first
+// comes forward first, whichever was chosen first.
+func TestPullForwardOrder(t *testing.T) {
+	p := chain()
+	p.Tensors[1].Bytes, p.Tensors[2].Bytes = 10, 10
+	for _, first := range []int{0, 1} {
+		moves := []Move{
+			{Period: Period{Tensor: 1, From: 1, To: 8}, Written: 2, Read: 6, Latest: 6},
+			{Period: Period{Tensor: 2, From: 1, To: 7}, Written: 2, Read: 6, Latest: 6},
+		}
+		moves[0], moves[1] = moves[first], moves[1-first]
+		est := newEstimate(p, 15, 15)
+		for k := range est.bytes {
+			est.set(k, 0)
+		}
+		pl := &planner{p: p, est: est, s: &Schedule{Moves: moves}}
+		pl.pullForward()
+		for _, m := range pl.s.Moves {
+			if want := map[int32]int32{1: 6, 2: 3}[m.Tensor]; m.Read != want {
+				t.Errorf("tensor %d is read at %d, want %d", m.Tensor, m.Read, want)
 			}
 		}
 	}

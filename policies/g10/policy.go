@@ -151,6 +151,10 @@ func (p *policy) Needs() policies.Needs {
 	return n
 }
 
+// Paging is the driver's own: what the plan leaves out of account makes room
+// for by age; see policies.UVM.
+func (p *policy) Paging() policies.Paging { return policies.Paging{Oldest: true} }
+
 // Notes tells of the plan.
 func (p *policy) Notes() []policies.Note { return p.notes }
 
