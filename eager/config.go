@@ -32,9 +32,10 @@ type Config struct {
 	// for unified.Defaults.
 	Unified unified.Options
 
-	// BinaryRates lets direct memory take the rates of Unified for multiples of
-	// 2^30 bytes per second where they say 10^9, as the simulator of G10 does.
-	BinaryRates bool
+	// DirectAsBuilt runs direct memory as the simulator of G10 does: the rates of
+	// Unified are multiples of 2^30 bytes per second where they say 10^9, and
+	// memory that follows a plan is bounded by its addresses alone.
+	DirectAsBuilt bool
 
 	// Unbounded takes the limit off device memory: the ideal run.
 	Unbounded bool

@@ -63,19 +63,24 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 }
 
 // direct is how direct memory works on this node: with the sizes and rates of
-// unified memory.
+// unified memory. Host memory has what the SSD leaves of the link.
 func (c *Config) direct(placing policies.Placing, n *policies.Nominal) direct.Options {
 	u := c.unified()
 	rate := func(r sim.Rate) sim.Rate {
-		if c.BinaryRates {
+		if c.DirectAsBuilt {
 			return sim.Rate(float64(r) / 1e9 * float64(sim.GiB))
 		}
 		return r
 	}
+	ssd := min(u.SSDRate, u.Link)
 	if placing == policies.ByNeed {
-		return direct.FlashNeuron(u.Device, rate(u.SSDRate), n)
+		return direct.FlashNeuron(u.Device, rate(ssd), n)
 	}
-	return direct.G10GDS(u.Device, rate(u.SSDRate), rate(u.Link), u.Host)
+	o := direct.G10GDS(u.Device, rate(ssd), rate(u.Link), u.Host)
+	if !c.DirectAsBuilt {
+		o.Capacity = u.Device
+	}
+	return o
 }
 
 // directMemory is direct memory as a rank sees it. Workspaces that are no

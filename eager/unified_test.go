@@ -335,3 +335,51 @@ func TestStaticIDs(t *testing.T) {
 		t.Errorf("third iteration: %+v after %d actions", it, len(s.done))
 	}
 }
+
+// onDirect is a planner on direct memory.
+type onDirect struct{ *paged }
+
+func (onDirect) Needs() policies.Needs {
+	return policies.Needs{Grade: policies.Static, Memory: policies.Direct, Events: policies.Set(policies.BeforeOp)}
+}
+
+// TestDirectPlan: a plan's tensors leave for the SSD and come back; bytes, peaks
+// and running out are reported as for other memory.
+func TestDirectPlan(t *testing.T) {
+	idle := func(b *workloads.Builder, names *workloads.Names) {
+		for range 3 {
+			b.Op(eagertest.Kernel(names, "idle", sim.Millisecond))
+		}
+	}
+	at := func(kind policies.Kind, kernel int32, to policies.TierID) policies.Action {
+		return policies.Action{Kind: kind, What: policies.Selector{Kind: policies.ByStatic, Static: 1}, To: to, Start: policies.Trigger{Kind: policies.AtOp, N: kernel}}
+	}
+	config := func() eager.Config {
+		cfg := unifiedConfig(t, two(t, idle), onDirect{&paged{hints: func(*policies.Nominal) []policies.Action {
+			return []policies.Action{at(policies.Evict, 1, policies.SSDTier), at(policies.Prefetch, 3, policies.SSDTier)}
+		}}})
+		cfg.Unified.Device = 4 * 40960 // room for what comes back beside the largest working set
+		return cfg
+	}
+	r, err := eager.Run(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Violations) > 0 || r.OOM != nil {
+		t.Fatal(r.Violations, r.OOM)
+	}
+	it := r.Iterations[2]
+	if it.OutBytes != 40960 || it.SSDOut != 40960 || it.InBytes != 40960 || it.SSDIn != 40960 || it.Span != 3*sim.Millisecond+20*us {
+		t.Errorf("third iteration: %+v, want one tensor out and in beside the kernels", it)
+	}
+	if p := r.Ranks[0].Memory.Allocated.Peak; p != 2*40960 {
+		t.Errorf("peak %d, want two tensors", p)
+	}
+	for asBuilt, fits := range map[bool]bool{false: false, true: true} { // four times the addresses, and no other bound
+		cfg := config()
+		cfg.Unified.Device, cfg.DirectAsBuilt = 60000, asBuilt
+		if r, err := eager.Run(cfg); err != nil || (r.OOM == nil) != fits {
+			t.Errorf("60,000 bytes, as built %v: %v, %v", asBuilt, r.OOM, err)
+		}
+	}
+}

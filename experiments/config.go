@@ -66,9 +66,9 @@ type Setup struct {
 	Pinned    alloc.PinnedOptions
 	Executor  swap.Options
 	// Unified is memory of policies that need unified or direct memory;
-	// BinaryRates concerns the latter.
-	Unified     unified.Options
-	BinaryRates bool
+	// DirectAsBuilt is how the latter runs.
+	Unified       unified.Options
+	DirectAsBuilt bool
 
 	Iterations   int64 // simulated per point
 	Warmup       int64 // of them not counted
@@ -255,7 +255,7 @@ func (s *Setup) fields() []field {
 			{key: "map_rate", set: rate(&s.Unified.Map)},
 			{key: "fault", set: span(&s.Unified.Fault)},
 			{key: "ssd_read", set: span(&s.Unified.SSDRead)},
-			{key: "binary_rates", set: flag(&s.BinaryRates)},
+			{key: "direct_as_built", set: flag(&s.DirectAsBuilt)},
 			{key: "fault_times", set: faultTimes(&s.Unified.Times)},
 		}},
 		{key: "iterations", set: integer(&s.Iterations, 1, maxIterations)},

@@ -448,7 +448,7 @@ func (s *Simulator) Key(p *Point) (string, error) {
 		return "", err
 	}
 	if kind == policies.Framework {
-		setup.Unified, setup.BinaryRates = unified.Options{}, false
+		setup.Unified, setup.DirectAsBuilt = unified.Options{}, false
 	}
 	content := ""
 	if p.Workload.Kind == "trace" {
@@ -532,7 +532,7 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		NewPolicy: func() (policies.Policy, error) {
 			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
 		},
-		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor, Unified: p.Unified, BinaryRates: p.BinaryRates,
+		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor, Unified: p.Unified, DirectAsBuilt: p.DirectAsBuilt,
 		Unbounded: p.Strategy.Ideal, HBM: hbm, HostNone: p.Host == "none",
 		Iterations: int(p.Iterations), Warmup: int(p.Warmup), Layers: layers,
 		Limits:      sim.Limits{Events: maxEvents},
