@@ -42,7 +42,10 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 		for i := range residents {
 			residents[i] = d.Residents[i].Bytes
 		}
-		return unified.New(r.job.cfg.unified(), p, r.eng, r.dev, residents, r.nominalBytes, r.starved, checks)
+		o := r.job.cfg.unified()
+		r.unmoved = r.unknown(d)
+		o.Device = max(o.Device-r.unmoved, o.Page) // with a page for all, the first kernel runs out of memory
+		return unified.New(o, p, r.eng, r.dev, residents, r.nominalBytes, r.starved, checks)
 	case policies.Direct:
 		n := r.Nominal()
 		if n == nil {
@@ -60,6 +63,28 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 		return directMemory{m}, nil
 	}
 	return nil, fmt.Errorf("no memory of kind %q", r.needs.Memory)
+}
+
+// unknown is the memory of flat buffers that no operator of the first iteration
+// touches: what a trace found on the device without telling what it is for. It
+// stays there.
+func (r *rank) unknown(d *workloads.Rank) (bytes sim.Bytes) {
+	p, err := r.job.cfg.Workload.Program(r.index, 0)
+	if err != nil {
+		return 0 // the run has ended, or is about to end, with this error
+	}
+	touched := make([]bool, len(d.Residents))
+	for _, a := range p.Args {
+		if int(a.Storage) < len(touched) {
+			touched[a.Storage] = true
+		}
+	}
+	for i := range d.Residents {
+		if d.Residents[i].Flat && !touched[i] {
+			bytes += d.Residents[i].Bytes
+		}
+	}
+	return bytes
 }
 
 // direct is how direct memory works on this node: with the sizes and rates of
@@ -194,8 +219,9 @@ func (r *rank) settle(it *Iteration) {
 func (r *rank) pagedPeaks(out *RankReport) {
 	l := r.paged.Ledger()
 	out.Memory, out.Steady = alloc.Stats{}, alloc.Stats{}
-	out.Steady.Allocated.Peak, out.Steady.Reserved.Peak = int64(l.PeakDevice), int64(l.PeakDevice)
-	peak := max(l.PeakDevice, r.warm.PeakDevice)
+	steady := l.PeakDevice + r.unmoved
+	out.Steady.Allocated.Peak, out.Steady.Reserved.Peak = int64(steady), int64(steady)
+	peak := max(steady, r.warm.PeakDevice+r.unmoved)
 	out.Memory.Allocated.Peak, out.Memory.Reserved.Peak = int64(peak), int64(peak)
 	out.HostPeak = max(l.Peak[policies.HostTier], r.warm.Peak[policies.HostTier])
 }

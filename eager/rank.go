@@ -131,6 +131,7 @@ type rank struct {
 	sequence        uint64
 	use             stream.Use    // of the kernel being issued, and what has died since the one before
 	reached         int           // iteration that the device is in, with paged memory
+	unmoved         sim.Bytes     // beside unified memory: buffers that never leave
 	ledger, warm    stream.Ledger // of the paged memory: at the end of the last iteration, before the steady window
 	nominal         *policies.Nominal
 	before          alloc.Stats // peaks up to the steady window

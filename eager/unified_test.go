@@ -383,3 +383,35 @@ func TestDirectPlan(t *testing.T) {
 		}
 	}
 }
+
+// A flat buffer that no operator touches stays on the device: a trace says that
+// it is there, not what it is for.
+func TestUnifiedUnmoved(t *testing.T) {
+	unknown := tensor(10 * 4096)
+	unknown.Flat = true
+	job, err := eagertest.NewScript([][]workloads.Storage{{unknown, unknown}}, func(_ int, b *workloads.Builder, names *workloads.Names) {
+		x := b.New(tensor(20 * 4096))
+		b.Op(eagertest.Kernel(names, "k", us), workloads.In(1), workloads.Out(x)) // the second one is known
+		b.Drop(x)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := unifiedConfig(t, job, &paged{})
+	for _, c := range []struct {
+		pages sim.Bytes
+		fits  bool
+	}{{39, false}, {40, true}, {10, false}, {1, false}} {
+		cfg.Unified.Device = c.pages * 4096
+		r, err := eager.Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (r.OOM == nil) != c.fits {
+			t.Errorf("%d pages: out of memory: %v", c.pages, r.OOM)
+		}
+		if c.fits && r.Ranks[0].Memory.Allocated.Peak != int64(c.pages)*4096 {
+			t.Errorf("%d pages: %d bytes at the peak", c.pages, r.Ranks[0].Memory.Allocated.Peak)
+		}
+	}
+}

@@ -70,6 +70,9 @@ func largest(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
 		if err != nil {
 			return false, fmt.Errorf("%s = %d: %w", s.Key, s.value(k), err)
 		}
+		if impossible(one) {
+			return false, fmt.Errorf("%s = %d: no point exists; the first because %s", s.Key, s.value(k), one.Results[0].Why)
+		}
 		found.Runs = append(found.Runs, one.Runs...)
 		base := len(found.Results)
 		found.Results = append(found.Results, one.Results...)

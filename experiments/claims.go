@@ -329,6 +329,9 @@ func claimTable(claims []results.Claim) *paper.Table {
 		if math.IsNaN(v) {
 			return ""
 		}
+		if math.Abs(v) < 1 && v != 0 {
+			return fmt.Sprintf("%.4f", v) // a fraction
+		}
 		return fmt.Sprintf("%.2f", v)
 	}
 	summed := map[string]bool{} // claims whose cells are summed up

@@ -47,6 +47,11 @@ func (c *Config) list(t *paper.Table, spec *TableSpec, cells []*CellResult) {
 		t.Columns = append(t.Columns, paper.Column{Name: heading(name), Number: !textual(name)})
 	}
 	for _, cell := range cells {
+		if impossible(cell) {
+			if note := "Impossible: " + cell.Results[0].Why + "."; !slices.Contains(t.Notes, note) {
+				t.Notes = append(t.Notes, note)
+			}
+		}
 		line := append([]string{cell.Cell.Column}, cell.Cell.Axes...)
 		if spec.BestFirst {
 			line = append(line, rankText(ranks[cell]))
@@ -56,7 +61,7 @@ func (c *Config) list(t *paper.Table, spec *TableSpec, cells []*CellResult) {
 		for _, name := range show {
 			s := printed(cell, name)
 			if s == "" && cell.Best < 0 && !said {
-				s, said = oomText(representative(cell).Outcome.OOM), true
+				s, said = failText(cell), true
 			}
 			line = append(line, s)
 		}
@@ -317,6 +322,15 @@ func shortKey(key string) string {
 }
 
 func gib(b sim.Bytes) string { return fmt.Sprintf("%.1f", float64(b)/float64(sim.GiB)) }
+
+// failText is what a cell says that has no answer; why a job is impossible
+// stands below the table.
+func failText(c *CellResult) string {
+	if impossible(c) {
+		return "impossible"
+	}
+	return oomText(representative(c).Outcome.OOM)
+}
 
 // oomText is what a cell says in which nothing fits.
 func oomText(o *OOM) string {

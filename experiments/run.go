@@ -204,6 +204,16 @@ func (p *progress) end() {
 	}
 }
 
+// impossible tells whether no point of a cell exists.
+func impossible(c *CellResult) bool {
+	for i := range c.Results {
+		if c.Results[i].Status != Absent {
+			return false
+		}
+	}
+	return true
+}
+
 // summary is a cell in a few words.
 func summary(c *CellResult) string {
 	if c.Best < 0 {
@@ -214,6 +224,9 @@ func summary(c *CellResult) string {
 		}
 		if o := representative(c).Outcome.OOM; o != nil && o.Rematerialized > 0 {
 			return fmt.Sprintf("recomputation above %.1f ms", o.Allowed.Milliseconds())
+		}
+		if impossible(c) {
+			return "impossible: " + c.Results[0].Why
 		}
 		return "out of memory"
 	}

@@ -68,7 +68,8 @@ type runRecord struct {
 //   - its time bound is not below the best time so far: it cannot win.
 //
 // So the best time is the minimum over all points. If no point fits, the one
-// with the smallest memory bound is run to see how it fails. The order depends
+// with the smallest memory bound is run to see how it fails; if none exists,
+// nothing runs. The order depends
 // on nothing but the bounds.
 func search(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
 	found := &CellResult{Cell: cell, Best: -1, Results: make([]Result, len(cell.Points))}
@@ -92,7 +93,7 @@ func search(ctx context.Context, cell *Cell, r Runner) (*CellResult, error) {
 		}
 	}
 	if len(order) == 0 {
-		return nil, fmt.Errorf("no point of the cell exists; the first because %s", found.Results[0].Why)
+		return found, nil
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(found.Results[a].Bounds.Time, found.Results[b].Bounds.Time)

@@ -78,8 +78,12 @@ func TestSearchIsExact(t *testing.T) {
 		}
 		found, err := search(background, s.cell(), &s)
 		if !exists {
-			if err == nil || !strings.Contains(err.Error(), "no such job") {
-				t.Fatalf("error %v for a cell without points", err)
+			if err != nil || found.Best >= 0 || !impossible(found) || !strings.Contains(found.Results[0].Why, "no such job") {
+				t.Fatalf("%+v, %v for a cell without points", found, err)
+			}
+			table := (&Config{}).table(&TableSpec{Show: []string{"iteration_time_ms"}}, []*CellResult{found})
+			if row := table.Rows[0]; row[len(row)-1] != "impossible" || len(table.Notes) != 1 || !strings.Contains(table.Notes[0], "no such job") {
+				t.Fatalf("the table says %q, %q", row, table.Notes)
 			}
 			return
 		}
