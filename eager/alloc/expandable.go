@@ -72,13 +72,19 @@ func (c *caching) overLimit(rounded sim.Bytes) bool {
 
 // grow maps pages until they hold the request, and returns them as one block
 // in no list, or NoBlock ("try_allocate_expandable_block"). Pages that were
-// mapped before the memory ran out stay.
+// mapped before the memory ran out stay. A range of addresses is reserved only
+// when there is memory to map to it: PyTorch reserves one first and keeps it, at
+// an address that the history does not tell until something is mapped there.
 func (c *caching) grow(p PoolID, rounded sim.Bytes, s Stream) Block {
 	if c.overLimit(rounded) || rounded > c.regionSize(c.page[p&1]) {
 		return NoBlock
 	}
 	b := c.findPlace(p, rounded, s)
 	if b == NoBlock {
+		page := c.page[p&1]
+		if (rounded+page-1)/page*page > c.capacity-sim.Bytes(c.stats.Reserved.Current) {
+			return NoBlock
+		}
 		b = c.newRegion(p, s)
 	}
 	if n := &c.blocks[b]; n.state == unmapped {

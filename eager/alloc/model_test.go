@@ -416,6 +416,9 @@ func (m *model) expand(p PoolID, r int64, s Stream) *modelBlock {
 		}
 	}
 	if g == nil {
+		if m.pages(r, page)*page > m.capacity-m.stats.Reserved.Current {
+			return nil
+		}
 		size := min(m.capacity/8*9+m.capacity%8, 1<<50)
 		size = m.pages(size, page) * page
 		g = &modelSegment{addr: m.nextAddr, stream: s, pool: p, page: page, size: size, mapped: map[int64]bool{}}

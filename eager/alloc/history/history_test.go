@@ -390,3 +390,48 @@ func TestStitchedBlocks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A request that fails because there is no memory reserves no addresses either:
+// a record that lost its beginning would not tell where they are. (The one here
+// grows a range before, which must not be taken for the place of the next.)
+func TestFailedRequestReservesNoAddresses(t *testing.T) {
+	setup := Setup{Options: alloc.DefaultOptions(), Capacity: 100 * sim.MiB, Own: true}
+	setup.Options.ExpandableSegments = true
+	a, err := alloc.New(setup.Options, setup.Capacity, &device{recorded: make([]int, 2), passed: make([]int, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := Record(a.(alloc.Inspector), 0, 13, nil)
+	malloc := func(size sim.Bytes, s alloc.Stream) alloc.Block {
+		b, err := a.Malloc(size, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	keep := malloc(20*sim.MiB, 0)
+	x := malloc(20*sim.MiB, 0)
+	y := malloc(20*sim.MiB, 0)
+	if _, err := a.Malloc(60*sim.MiB, 1); err == nil {
+		t.Fatal("60 MiB fit into 40")
+	}
+	a.Free(x)
+	a.Free(y)
+	a.(alloc.Reclaimer).EmptyCache()
+	malloc(60*sim.MiB, 1)
+	a.Free(keep)
+
+	s := &snapshot.Snapshot{Settings: Settings(setup)}
+	rec.AddTo(s)
+	h, err := Rebuild(s, 0, setup.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.Start) == 0 || h.Events[0].Action != snapshot.SegmentMap {
+		t.Fatalf("the record begins with %v; want one that lost its beginning", h.Events[0])
+	}
+	r, err := Replay(h, setup, 0)
+	if err != nil || r.First != nil || r.OOMs != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
