@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -433,5 +434,49 @@ func TestFailedRequestReservesNoAddresses(t *testing.T) {
 	r, err := Replay(h, setup, 0)
 	if err != nil || r.First != nil || r.OOMs != 1 {
 		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// A record of the bytes allocator is for viewers: it has every block, but none
+// of 0 bytes, and nothing to replay, with its beginning or without.
+func TestBytesAreNotReplayed(t *testing.T) {
+	for _, limit := range []int{0, 1} {
+		setup := Setup{Options: alloc.DefaultOptions(), Own: true}
+		setup.Options.Backend, setup.Options.Exact = alloc.BackendBytes, true
+		a, err := alloc.New(setup.Options, 0, &device{recorded: make([]int, 1), passed: make([]int, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := Record(a.(alloc.Inspector), 0, limit, nil)
+		for _, size := range []sim.Bytes{7, 0, 9, 0} {
+			b, err := a.Malloc(size, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size != 9 {
+				a.Free(b)
+			}
+		}
+		a.Malloc(0, 0)
+		s := &snapshot.Snapshot{Settings: Settings(setup)}
+		rec.AddTo(s)
+		var got []string
+		for _, e := range s.Traces[0] {
+			got = append(got, fmt.Sprintf("%v %d", e.Action, e.Size))
+		}
+		want := []string{"alloc 7", "free_requested 7", "free_completed 7", "alloc 9"}
+		if limit > 0 {
+			want = want[len(want)-limit:]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		if len(s.Segments) != 1 || s.Segments[0].Size != 9 {
+			t.Errorf("%+v, want one of 9 bytes", s.Segments)
+		}
+		_, err = Rebuild(s, 0, setup.Options)
+		if want := `backend = "bytes" has no segments to replay; allowed: "caching" "stitching"`; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }

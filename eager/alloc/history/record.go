@@ -7,7 +7,9 @@ import (
 	"smartswap/formats/snapshot"
 )
 
-// Recorder keeps the history of one allocator.
+// Recorder keeps the history of one allocator. Requests of 0 bytes, which only
+// the bytes allocator takes, are no part of it: a framework's allocator does not
+// see them, and a block without bytes has no address of its own.
 type Recorder struct {
 	from    alloc.Inspector
 	device  int
@@ -43,6 +45,9 @@ func Record(a alloc.Inspector, device, limit int, context func() (timeUS int64, 
 }
 
 func (r *Recorder) add(t alloc.Trace) {
+	if t.Size == 0 {
+		return
+	}
 	e := snapshot.Event{Action: actionOf(t.Action), Addr: t.Addr, Size: t.Size, Stream: int64(t.Stream)}
 	if r.context != nil {
 		e.TimeUS, e.Frames = r.context()
@@ -78,6 +83,9 @@ func (r *Recorder) whileMaking(frames []snapshot.Frame) []snapshot.Frame {
 // may hold those of other devices already.
 func (r *Recorder) AddTo(s *snapshot.Snapshot) {
 	for _, g := range r.from.Segments() {
+		if g.Size == 0 {
+			continue
+		}
 		seg := snapshot.Segment{
 			Device: r.device, Address: g.Addr, Size: g.Size, Stream: int64(g.Stream), Large: g.Large, Expandable: g.Expandable, Pool: [2]int64{0, int64(g.Pool)},
 			Blocks: make([]snapshot.Block, len(g.Blocks)),

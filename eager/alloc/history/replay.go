@@ -114,7 +114,7 @@ func Replay(h *History, setup Setup, samples int) (*Result, error) {
 	}
 	m, ok := a.(model)
 	if !ok {
-		return nil, fmt.Errorf("backend = %q has no segments to replay; allowed: %q %q", o.Backend, alloc.BackendCaching, alloc.BackendStitching)
+		return nil, noSegments(o)
 	}
 	p.m = m
 	p.pools = append(p.pools, alloc.DefaultPool)
@@ -139,6 +139,11 @@ func Replay(h *History, setup Setup, samples int) (*Result, error) {
 	p.compareFinal()
 	p.r.Stats, p.r.Costs = m.Stats(), m.TakeCosts()
 	return p.r, nil
+}
+
+// noSegments refuses an allocator of which there is nothing to rebuild or replay.
+func noSegments(o alloc.Options) error {
+	return fmt.Errorf("backend = %q has no segments to replay; allowed: %q %q", o.Backend, alloc.BackendCaching, alloc.BackendStitching)
 }
 
 // model is what the replay needs of an allocator.

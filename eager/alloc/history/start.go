@@ -47,11 +47,14 @@ type Event struct {
 // final segments and undoes the events, last first. o is the configuration of
 // the allocator. A record that contradicts itself or the final segments is an
 // error, one line with the index of the event; so is a device without segments
-// and events. O(n log n).
+// and events, and so are options of an allocator without segments. O(n log n).
 //
 // One of the model's own whose beginning is lost starts after the first request
 // in it, of which the part before may be lost, too.
 func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error) {
+	if o.Backend == alloc.BackendBytes {
+		return nil, noSegments(o)
+	}
 	h := &History{}
 	for i := range s.Segments {
 		if g := s.Segments[i]; g.Device == device {
