@@ -14,7 +14,7 @@ import (
 	"smartswap/sim"
 )
 
-var operations = flag.Int("ops", 400_000, "operations of TestAgainstModel; 10000000 is a thorough run")
+var operations = flag.Int("ops", 70_000, "operations of TestAgainstModel on each allocator; 1000000 is a thorough run")
 
 // source chooses: from rapid, which shrinks what fails, or from a generator,
 // which is faster.
@@ -30,27 +30,42 @@ func (g generated) below(n int) int { return g.r.IntN(n) }
 
 func pick[T any](s source, from ...T) T { return from[s.below(len(from))] }
 
-// randomOptions are valid options with the divisions spelt out for the model,
-// and a capacity, 0 for unbounded.
-func randomOptions(s source) (o Options, divs [16]int64, capacity sim.Bytes) {
+// allocators have a state machine each. The dialect of those that name none is
+// random.
+var allocators = []struct {
+	name             string
+	backend, dialect string
+	expandable       bool
+}{
+	{"pytorch", BackendCaching, DialectPyTorch, false},
+	{"pytorch with expandable segments", BackendCaching, DialectPyTorch, true},
+	{"torch_npu", BackendCaching, DialectTorchNPU, false},
+	{"torch_npu with expandable segments", BackendCaching, DialectTorchNPU, true},
+	{"stitching", BackendStitching, "", false},
+	{"bytes", BackendBytes, "", false},
+}
+
+// randomOptions are valid options of an allocator with the divisions spelt out
+// for the model, and a capacity, 0 for unbounded.
+func randomOptions(s source, which int) (o Options, divs [16]int64, capacity sim.Bytes) {
+	kind := allocators[which]
 	o = DefaultOptions()
-	o.Dialect = pick(s, DialectPyTorch, DialectTorchNPU)
+	o.Backend, o.Dialect, o.ExpandableSegments = kind.backend, kind.dialect, kind.expandable
+	if o.Dialect == "" {
+		o.Dialect = pick(s, DialectPyTorch, DialectTorchNPU)
+	}
 	capacity = pick(s, 0, 60*sim.MiB, 150*sim.MiB-1, 400*sim.MiB)
 	o.PerProcessMemoryFraction = pick(s, 0, 0.7, 1)
-	if s.below(4) == 0 {
-		o.Backend = BackendBytes
+	if o.Backend == BackendBytes {
 		capacity /= 4
 		return o, divs, capacity
 	}
 	o.EventPolicy = pick(s, EventQuery, EventQueryLazy, EventWaitAtReuse)
 	o.Drain = pick(s, DrainLate, DrainEarly)
 	o.LargeSegmentSizeMB = pick[int64](s, 20, 20, 11, 14)
-	if s.below(3) == 0 {
-		o.Backend = BackendStitching
+	if o.Backend == BackendStitching {
 		o.LargeSegmentSizeMB = pick[int64](s, 20, 14)
 		o.FreshSegmentSplit = s.below(2) == 0
-	} else {
-		o.ExpandableSegments = s.below(3) == 0
 	}
 	npu := o.Dialect == DialectTorchNPU
 	if npu && o.ExpandableSegments {
@@ -134,10 +149,10 @@ func (h holder) Drain() bool { return h.drain() }
 // bites count what makes a run worth something.
 type bites struct{ ooms, reuses, pages, stitches, waits, drains, erased int }
 
-// runTwins drives an allocator and its model with the same operations and
-// compares everything that both tell.
-func runTwins(t rapid.TB, s source, steps int) (bit bites) {
-	o, divs, capacity := randomOptions(s)
+// runTwins drives one of the allocators and its model with the same operations
+// and compares everything that both tell.
+func runTwins(t rapid.TB, s source, which, steps int) (bit bites) {
+	o, divs, capacity := randomOptions(s, which)
 	type pair struct {
 		b    Block
 		m    *modelBlock
@@ -147,7 +162,8 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 	var live, freed, heldA, heldM []pair
 	var danger []held
 	seen := map[uint64]bool{}
-	var peak, largest int64 // of reserved, and what was free then
+	var peak, largest int64                   // of reserved, and what was free then
+	var handed, handedBytes, askedBytes int64 // blocks so far, their bytes, and what was requested
 
 	env, menv := newFakeEnv(modelStreams), newFakeEnv(modelStreams)
 	var a inspectable
@@ -255,6 +271,7 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 					bit.reuses++
 				}
 				seen[addr] = true
+				handed, handedBytes, askedBytes = handed+1, handedBytes+mb.size, askedBytes+int64(size)
 			}
 		case op < 14:
 			i := s.below(len(live))
@@ -353,6 +370,9 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 				t.Fatalf("step %d: statistic %d is %+v, model %+v; %+v", step, i, *got[i], *want[i], o)
 			}
 		}
+		if got, want := [...]int64{stats.Allocations.Up(), stats.ActiveBlocks.Up(), stats.Active.Up(), stats.Requested.Up()}, [...]int64{handed, handed, handedBytes, askedBytes}; got != want {
+			t.Fatalf("step %d: since the start %v blocks, active blocks, bytes, requested bytes; want %v", step, got, want)
+		}
 		if x, y := &stats, mstats; x.Retries != y.Retries || x.OOMs != y.OOMs || x.Syncs != y.Syncs || x.DriverAllocs != y.DriverAllocs || x.DriverFrees != y.DriverFrees || x.Rejections != y.Rejections {
 			t.Fatalf("step %d: counters %+v, model %+v", step, x, y)
 		}
@@ -382,30 +402,49 @@ func runTwins(t rapid.TB, s source, steps int) (bit bites) {
 // Random programs, options and streams, small enough to shrink.
 func TestAgainstModelShrinking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		runTwins(t, drawn{t}, rapid.IntRange(1, 400).Draw(t, "steps"))
+		which := rapid.IntRange(0, len(allocators)-1).Draw(t, "allocator")
+		runTwins(t, drawn{t}, which, rapid.IntRange(1, 400).Draw(t, "steps"))
 	})
 }
 
-// The same in long runs. They must run out of memory, reuse what was freed, map
-// pages, stitch and so on often enough, or the test proves little.
+// The same in long runs, so many operations on each allocator. They must run
+// out of memory, reuse what was freed, map pages, stitch and so on often enough,
+// or the test proves little.
 func TestAgainstModel(t *testing.T) {
 	const steps = 1500
-	var sum bites
-	for i := 0; i*steps < *operations; i++ {
-		b := runTwins(t, generated{rand.New(rand.NewPCG(7, uint64(i)))}, steps)
-		sum.ooms += b.ooms
-		sum.reuses += b.reuses
-		sum.pages += b.pages
-		sum.stitches += b.stitches
-		sum.waits += b.waits
-		sum.drains += b.drains
-		sum.erased += b.erased
-	}
-	t.Logf("in %d operations: %+v", *operations, sum)
-	for _, n := range []int{sum.ooms, sum.reuses, sum.pages, sum.stitches, sum.waits, sum.drains, sum.erased} {
-		if n*200 < *operations {
-			t.Errorf("too few of one kind in %d operations: %+v", *operations, sum)
-		}
+	for which, kind := range allocators {
+		t.Run(kind.name, func(t *testing.T) {
+			var sum bites
+			done := 0
+			for i := uint64(0); done < *operations; i++ {
+				n := min(steps, *operations-done)
+				b := runTwins(t, generated{rand.New(rand.NewPCG(7+uint64(which), i))}, which, n)
+				done += n
+				sum.ooms += b.ooms
+				sum.reuses += b.reuses
+				sum.pages += b.pages
+				sum.stitches += b.stitches
+				sum.waits += b.waits
+				sum.drains += b.drains
+				sum.erased += b.erased
+			}
+			t.Logf("in %d operations: %+v", done, sum)
+			want := []int{sum.ooms, sum.reuses, sum.drains, sum.erased}
+			if kind.expandable {
+				want = append(want, sum.pages)
+			}
+			if kind.backend == BackendStitching {
+				want = append(want, sum.stitches)
+			}
+			if kind.backend != BackendBytes {
+				want = append(want, sum.waits)
+			}
+			for _, n := range want {
+				if n*200 < done {
+					t.Errorf("too few of one kind in %d operations: %+v", done, sum)
+				}
+			}
+		})
 	}
 }
 
@@ -415,7 +454,6 @@ func settled(a inspectable) bool {
 	return c.outstanding == 0 && !c.collects
 }
 
-// sameSegments compares all but the ids of blocks, which the model has not.
 // largestIn is the largest inactive block.
 func largestIn(list []SegmentInfo) (largest int64) {
 	for _, g := range list {
@@ -428,6 +466,7 @@ func largestIn(list []SegmentInfo) (largest int64) {
 	return largest
 }
 
+// sameSegments compares all but the ids of blocks, which the model has not.
 func sameSegments(x, y []SegmentInfo) bool {
 	return slices.EqualFunc(x, y, func(a, b SegmentInfo) bool {
 		return a.Addr == b.Addr && a.Size == b.Size && a.Stream == b.Stream && a.Large == b.Large && a.Expandable == b.Expandable && a.Pool == b.Pool &&
