@@ -207,7 +207,7 @@ func (c *caching) parked(b Block) (*[]Block, int) {
 // part of, or NoBlock if the device has not that many pages ("map_block").
 func (c *caching) mapPages(b Block, size sim.Bytes) Block {
 	n := &c.blocks[b]
-	page := c.regions[n.region-1].page
+	page, start := c.regions[n.region-1].page, c.regions[n.region-1].start
 	pages := (size + page - 1) / page
 	size = pages * page
 	if sim.Bytes(c.stats.Reserved.Current)+size > c.capacity {
@@ -227,7 +227,7 @@ func (c *caching) mapPages(b Block, size sim.Bytes) Block {
 	c.costs.Maps += int(pages)
 	c.costs.DriverBytes += size
 	b = c.join(b)
-	c.note(SegmentMap, addr, size, s)
+	c.notePages(SegmentMap, addr, size, s, start)
 	return b
 }
 
@@ -274,7 +274,7 @@ func (c *caching) unmap(b Block) {
 	}
 	c.costs.Unmaps += int(n.size / r.page)
 	c.costs.DeviceSync = true
-	c.note(SegmentUnmap, n.addr, n.size, n.stream)
+	c.notePages(SegmentUnmap, n.addr, n.size, n.stream, r.start)
 
 	if p := n.prev; p != NoBlock && c.blocks[p].state == unmapped {
 		c.unpark(p)

@@ -80,6 +80,9 @@ type Trace struct {
 	// next Alloc or OutOfMemory: a segment that comes or goes, a free by a
 	// Drainer, the completion of a free that had to be waited for.
 	Making bool
+	// Range is where the range of addresses begins of which pages are mapped or
+	// unmapped; 0 for other actions.
+	Range uint64
 }
 
 // Inspector looks into an allocator without changing it. What New returns
@@ -128,7 +131,14 @@ func (c *core) Observe(f func(Trace)) { c.trace = f }
 // note tells the observer, if there is one.
 func (c *core) note(a Action, addr uint64, size sim.Bytes, s Stream) {
 	if c.trace != nil {
-		c.trace(Trace{a, addr, size, s, c.making && (a != FreeCompleted || c.waiting)})
+		c.trace(Trace{Action: a, Addr: addr, Size: size, Stream: s, Making: c.making && (a != FreeCompleted || c.waiting)})
+	}
+}
+
+// notePages is note for pages of the range of addresses that begins at start.
+func (c *core) notePages(a Action, addr uint64, size sim.Bytes, s Stream, start uint64) {
+	if c.trace != nil {
+		c.trace(Trace{Action: a, Addr: addr, Size: size, Stream: s, Making: c.making, Range: start})
 	}
 }
 

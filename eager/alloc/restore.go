@@ -109,7 +109,7 @@ func (c *caching) regionAt(list []SegmentInfo) Block {
 	p := poolOf(g)
 	if tails := *c.unmappedOf(p, g.Stream); len(tails) > 0 {
 		rest := tails[len(tails)-1] // what is unmapped behind the last range
-		if g.Addr+uint64(g.Size) <= c.blocks[rest].addr+uint64(c.blocks[rest].size) {
+		if g.Addr+uint64(max(g.Size, 1)) <= c.blocks[rest].addr+uint64(c.blocks[rest].size) {
 			return rest
 		}
 	}

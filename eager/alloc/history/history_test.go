@@ -480,3 +480,74 @@ func TestBytesAreNotReplayed(t *testing.T) {
 		}
 	}
 }
+
+// A record of the model's own that lost its beginning still tells where ranges
+// of addresses begin, even if their first pages are not mapped; and a range that
+// grew, and was given up, for the same request is not the place of the new one.
+func TestRangesOfAddresses(t *testing.T) {
+	setup := Setup{Options: alloc.DefaultOptions(), Capacity: 200 * sim.MiB, Own: true}
+	setup.Options.ExpandableSegments = true
+	a, err := alloc.New(setup.Options, setup.Capacity, &device{recorded: make([]int, 2), passed: make([]int, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := Record(a.(alloc.Inspector), 0, 11, nil)
+	malloc := func(pages sim.Bytes, s alloc.Stream) alloc.Block {
+		b, err := a.Malloc(pages*20*sim.MiB, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	empty := a.(alloc.Reclaimer).EmptyCache
+
+	// A range of twelve pages has the third and the eighth in use, a second one
+	// of the same stream the second free. Five more do not fit in the first.
+	var first []alloc.Block
+	for range 9 {
+		first = append(first, malloc(1, 0))
+	}
+	for i, b := range first {
+		if i != 2 && i != 7 {
+			a.Free(b)
+		}
+	}
+	empty()
+	a.Free(malloc(5, 0))
+	c, d := malloc(1, 0), malloc(1, 0)
+	a.Free(c)
+	empty()
+	a.Free(d)
+	// With what another stream caches, they do not fit in the second either.
+	a.Free(malloc(5, 1))
+	malloc(5, 0)
+
+	s := &snapshot.Snapshot{Settings: Settings(setup)}
+	rec.AddTo(s)
+	var got []string
+	for _, e := range s.Traces[0] {
+		if driverAction(e.Action) && e.Stream == 0 {
+			begin, _ := rangeIn(e.Frames)
+			got = append(got, fmt.Sprintf("%v of %d at %d", e.Action, e.Size>>20, (e.Addr-begin)>>20))
+		}
+	}
+	if diff := cmp.Diff([]string{"segment_map of 20 at 0", "segment_unmap of 40 at 0", "segment_map of 100 at 0"}, got); diff != "" {
+		t.Error(diff)
+	}
+	h, err := Rebuild(s, 0, setup.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begins := 0
+	for _, g := range h.Start {
+		if g.Size == 0 {
+			begins++
+		}
+	}
+	if begins != 2 {
+		t.Errorf("%d ranges that begin before what is mapped, want 2: %+v", begins, h.Start)
+	}
+	if r, err := Replay(h, setup, 0); err != nil || r.First != nil || r.Model.Allocs != 0 || r.Model.Maps != 2 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"strconv"
 
 	"smartswap/eager/alloc"
@@ -15,7 +16,8 @@ type Recorder struct {
 	device  int
 	context func() (timeUS int64, frames []snapshot.Frame)
 	events  []snapshot.Event // a ring once it is full
-	making  map[stack][]snapshot.Frame
+	frames  map[stack][]snapshot.Frame
+	ranges  []uint64 // begins of all ranges of addresses that pages were mapped to, sorted
 	oldest  int
 	limit   int
 }
@@ -24,14 +26,35 @@ type Recorder struct {
 // (alloc.Trace.Making).
 var making = snapshot.Frame{Name: "making room", File: "allocator"}
 
+// rangeFile marks the outermost frame of what happens to pages, and the only one
+// of their segments: its name is where the range of addresses begins that they
+// are part of, which shows nowhere else once its first pages are not mapped.
+const rangeFile = "range of addresses"
+
+// rangeFrame is such a frame.
+func rangeFrame(begin uint64) snapshot.Frame {
+	return snapshot.Frame{Name: strconv.FormatUint(begin, 10), File: rangeFile}
+}
+
+// rangeIn is the begin that the last of frames tells, if it is such a frame.
+func rangeIn(frames []snapshot.Frame) (begin uint64, ok bool) {
+	if len(frames) == 0 || frames[len(frames)-1].File != rangeFile {
+		return 0, false
+	}
+	begin, err := strconv.ParseUint(frames[len(frames)-1].Name, 10, 64)
+	return begin, err == nil
+}
+
 // partFile marks the frame of a block that is part of an active stitched one,
 // which the history knows by its own address: the frame's name.
 const partFile = "stitched block"
 
-// stack identifies a call stack of the run.
+// stack identifies a call stack of the run, and what an event adds to it.
 type stack struct {
 	first  *snapshot.Frame
 	length int
+	making bool
+	pages  uint64 // begin of their range; 0 = none
 }
 
 // Record starts to keep the history of a, which belongs to device. context, if
@@ -39,7 +62,7 @@ type stack struct {
 // the program; equal places should share a slice. limit > 0 is the number of
 // events to keep, of which the oldest are lost first; 0 = all.
 func Record(a alloc.Inspector, device, limit int, context func() (timeUS int64, frames []snapshot.Frame)) *Recorder {
-	r := &Recorder{from: a, device: device, limit: limit, context: context, making: make(map[stack][]snapshot.Frame)}
+	r := &Recorder{from: a, device: device, limit: limit, context: context, frames: make(map[stack][]snapshot.Frame)}
 	a.Observe(r.add)
 	return r
 }
@@ -52,8 +75,11 @@ func (r *Recorder) add(t alloc.Trace) {
 	if r.context != nil {
 		e.TimeUS, e.Frames = r.context()
 	}
-	if t.Making {
-		e.Frames = r.whileMaking(e.Frames)
+	if t.Making || t.Range != 0 {
+		e.Frames = r.marked(e.Frames, t)
+	}
+	if i, found := slices.BinarySearch(r.ranges, t.Range); t.Range != 0 && !found {
+		r.ranges = slices.Insert(r.ranges, i, t.Range)
 	}
 	if r.limit == 0 || len(r.events) < r.limit {
 		r.events = append(r.events, e)
@@ -65,16 +91,23 @@ func (r *Recorder) add(t alloc.Trace) {
 	}
 }
 
-// whileMaking is frames with making before them, the same slice each time.
-func (r *Recorder) whileMaking(frames []snapshot.Frame) []snapshot.Frame {
-	key := stack{length: len(frames)}
+// marked is frames with what t adds to them: making before them, the range of
+// addresses behind. It is the same slice each time.
+func (r *Recorder) marked(frames []snapshot.Frame, t alloc.Trace) []snapshot.Frame {
+	key := stack{length: len(frames), making: t.Making, pages: t.Range}
 	if len(frames) > 0 {
 		key.first = &frames[0]
 	}
-	list, ok := r.making[key]
+	list, ok := r.frames[key]
 	if !ok {
-		list = append([]snapshot.Frame{making}, frames...)
-		r.making[key] = list
+		if t.Making {
+			list = append(list, making)
+		}
+		list = append(list, frames...)
+		if t.Range != 0 {
+			list = append(list, rangeFrame(t.Range))
+		}
+		r.frames[key] = list
 	}
 	return list
 }
@@ -89,6 +122,12 @@ func (r *Recorder) AddTo(s *snapshot.Snapshot) {
 		seg := snapshot.Segment{
 			Device: r.device, Address: g.Addr, Size: g.Size, Stream: int64(g.Stream), Large: g.Large, Expandable: g.Expandable, Pool: [2]int64{0, int64(g.Pool)},
 			Blocks: make([]snapshot.Block, len(g.Blocks)),
+		}
+		if i, found := slices.BinarySearch(r.ranges, g.Addr); g.Expandable && (found || i > 0) {
+			if !found {
+				i-- // the last that begins before it
+			}
+			seg.Frames = []snapshot.Frame{rangeFrame(r.ranges[i])}
 		}
 		for i, b := range g.Blocks {
 			seg.Blocks[i] = snapshot.Block{Address: b.Addr, Size: b.Size, Requested: b.Requested, State: stateOf(b.State)}

@@ -336,7 +336,7 @@ func (p *replayer) malloc(i int, size sim.Bytes) (alloc.Block, error) {
 		if p.options.Backend == alloc.BackendStitching {
 			p.m.PlaceNext(e.Addr)
 		}
-		for _, x := range p.expected {
+		for _, x := range slices.Backward(p.expected) { // a range may have grown, and been given up, before
 			if x.Action == snapshot.SegmentAlloc || x.Action == snapshot.SegmentMap {
 				p.m.PlaceNext(x.Addr)
 				break

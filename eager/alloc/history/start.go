@@ -56,15 +56,22 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 		return nil, noSegments(o)
 	}
 	h := &History{}
+	var ranges []uint64
 	for i := range s.Segments {
 		if g := s.Segments[i]; g.Device == device {
 			h.Final = append(h.Final, g)
+			if begin, ok := rangeIn(g.Frames); ok {
+				ranges = append(ranges, begin)
+			}
 		}
 	}
 	names := newNames(s, device)
 	own := false
 	if device < len(s.Traces) {
 		for i, e := range s.Traces[device] {
+			if begin, ok := rangeIn(e.Frames); ok {
+				ranges = append(ranges, begin)
+			}
 			if e.Action < snapshot.Dump { // what follows changes no memory
 				inside := len(e.Frames) > 0 && e.Frames[0] == making
 				own = own || inside
@@ -75,14 +82,16 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 	if len(h.Final) == 0 && len(h.Events) == 0 {
 		return nil, errors.New("no segments and no events")
 	}
-	if err := h.undo(0, names, o); err != nil {
+	slices.Sort(ranges)
+	ranges = slices.Compact(ranges)
+	if err := h.undo(0, names, ranges, o); err != nil {
 		return nil, err
 	}
 	if !own || len(h.Start) == 0 {
 		return h, nil
 	}
 	first := slices.IndexFunc(h.Events, func(e Event) bool { return e.Action == snapshot.Alloc || e.Action == snapshot.OOM }) + 1
-	if err := h.undo(first, names, o); err != nil {
+	if err := h.undo(first, names, ranges, o); err != nil {
 		return nil, err
 	}
 	h.Events = h.Events[first:]
@@ -90,8 +99,8 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 }
 
 // undo sets the start to the state before the event of that index.
-func (h *History) undo(from int, names *names, o alloc.Options) error {
-	u := undoer{names: names, options: o, live: make(map[uint64]block), lowest: make(map[class]uint64), past: newTimeline(h.Events)}
+func (h *History) undo(from int, names *names, ranges []uint64, o alloc.Options) error {
+	u := undoer{names: names, options: o, ranges: ranges, live: make(map[uint64]block), lowest: make(map[class]uint64), begun: make(map[uint64]bool), past: newTimeline(h.Events)}
 	for i, e := range h.Events {
 		if e.Action == snapshot.SegmentMap {
 			e.Index = i
@@ -123,6 +132,8 @@ type undoer struct {
 	spans   []span  // by address
 	live    map[uint64]block
 	lowest  map[class]uint64 // where ranges of expandable segments that are there now will be mapped
+	ranges  []uint64         // where ranges of addresses begin, sorted, if the record tells; else none
+	begun   map[uint64]bool  // those of which begin has told
 }
 
 // span is a segment, or a mapped range of an expandable one.
@@ -312,6 +323,9 @@ func (u *undoer) grow(i int, e Event) error {
 			continue
 		}
 		l, r := &u.spans[k-1], u.spans[k]
+		if _, begins := slices.BinarySearch(u.ranges, r.addr); begins {
+			continue
+		}
 		if l.expandable && r.expandable && l.class() == r.class() && l.end() == r.addr {
 			l.size += r.size
 			u.spans = slices.Delete(u.spans, k, k+1)
@@ -336,11 +350,8 @@ func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 	}
 	for _, s := range u.spans {
 		g := alloc.SegmentInfo{Addr: s.addr, Size: s.size, Stream: s.stream, Pool: alloc.PoolID(s.pool), Large: s.large, Expandable: s.expandable}
-		if low, ok := u.lowest[s.class()]; ok && s.expandable {
-			if low < s.addr {
-				list = append(list, alloc.SegmentInfo{Addr: low, Stream: g.Stream, Pool: g.Pool, Large: g.Large, Expandable: true})
-			}
-			delete(u.lowest, s.class()) // the first of the class only
+		if low, ok := u.begin(s); ok && low < s.addr {
+			list = append(list, alloc.SegmentInfo{Addr: low, Stream: g.Stream, Pool: g.Pool, Large: g.Large, Expandable: true})
 		}
 		n := sort.Search(len(addrs), func(i int) bool { return addrs[i] >= s.end() })
 		open, err := u.fill(&g, s, addrs[:n])
@@ -356,6 +367,26 @@ func (u *undoer) start() (list []alloc.SegmentInfo, guessed int, err error) {
 	}
 	slices.SortFunc(list, func(a, b alloc.SegmentInfo) int { return cmp.Compare(a.Addr, b.Addr) })
 	return list, guessed, nil
+}
+
+// begin is where the range of addresses begins that s is the first mapped part
+// of, as far as the record tells. It tells so once for each range, of spans in
+// the order of their addresses.
+func (u *undoer) begin(s span) (addr uint64, ok bool) {
+	if !s.expandable {
+		return 0, false
+	}
+	if len(u.ranges) > 0 {
+		n := sort.Search(len(u.ranges), func(i int) bool { return u.ranges[i] > s.addr })
+		if n == 0 || u.begun[u.ranges[n-1]] {
+			return 0, false
+		}
+		u.begun[u.ranges[n-1]] = true
+		return u.ranges[n-1], true
+	}
+	addr, ok = u.lowest[s.class()]
+	delete(u.lowest, s.class()) // the first of the class only
+	return addr, ok
 }
 
 // fill lists the blocks of s in g: the active ones at addrs, and between them
