@@ -14,6 +14,23 @@
 // one free list, that of its pool and stream.
 // Allocated <= Active <= Reserved <= capacity.
 //
+// # When a free ends
+//
+// A block that another stream uses is not free when its program says so. The
+// ways out that systems have, and who pays:
+//
+//	query          event_policy: an event for each stream at the free, asked for
+//	               in each Malloc; the host
+//	query-lazy     event_policy: asked for on a miss only; the host, rarely
+//	wait-at-reuse  event_policy: the stream that needs the block waits for the
+//	               event; the device
+//	erase          EraseStream, by who made the block's own stream wait before
+//	               (torch_npu after a collective); nobody
+//	stage-release  a Drainer holds the block until a point in the program, or
+//	               until Malloc asks (eager/swap, release "custom"); the device
+//	keep-alive     no RecordStream: the program frees after the wait; nobody, but
+//	               the block lives longer
+//
 // # Where to start reading
 //
 //	options.go     what a configuration may say
