@@ -551,3 +551,33 @@ func TestRangesOfAddresses(t *testing.T) {
 		t.Errorf("%v, %+v", err, r)
 	}
 }
+
+// A record of the model's own that lost its beginning starts after its first
+// request, whose segment may be lost, even if nothing else made room: a new
+// segment serves what a cached one that is oversize does not.
+func TestSegmentOfTheFirstRequestLost(t *testing.T) {
+	setup := Setup{Options: alloc.DefaultOptions(), Own: true}
+	setup.Options.MaxSplitSizeMB = 20
+	a, err := alloc.New(setup.Options, 0, &device{recorded: make([]int, 1), passed: make([]int, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := Record(a.(alloc.Inspector), 0, 3, nil)
+	b, err := a.Malloc(2*sim.MiB, 0) // in a segment of 20
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Free(b)
+	s := &snapshot.Snapshot{Settings: Settings(setup)}
+	rec.AddTo(s)
+	if got := s.Traces[0][0].Action; got != snapshot.Alloc {
+		t.Fatalf("the record begins with %v", got)
+	}
+	h, err := Rebuild(s, 0, setup.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Replay(h, setup, 0); err != nil || r.First != nil || r.Frees != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 
 	"smartswap/eager/alloc"
 	"smartswap/formats/snapshot"
@@ -66,7 +67,7 @@ func Rebuild(s *snapshot.Snapshot, device int, o alloc.Options) (*History, error
 		}
 	}
 	names := newNames(s, device)
-	own := false
+	own := slices.ContainsFunc(s.Settings, func(x snapshot.Setting) bool { return strings.HasPrefix(x.Key, ownGroup+".") })
 	if device < len(s.Traces) {
 		for i, e := range s.Traces[device] {
 			if begin, ok := rangeIn(e.Frames); ok {
