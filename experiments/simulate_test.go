@@ -166,6 +166,9 @@ func TestInvariantsUnderVariation(t *testing.T) {
 	runs, fit, swapped := 0, 0, 0
 	for i, name := range append([]string{""}, workloads.ProcessNames()...) {
 		for k, preset := range presets {
+			if testing.Short() && k != i%len(presets) {
+				continue
+			}
 			p := job(2, 8192*16*4, []Layout{{1, 1, 8}, {1, 2, 4}}[(i+k)%2], "none")
 			p.Workload.Seq, p.Workload.Layers, p.Strategy.AllLayouts = 8192, 6, false
 			p.Strategy.Policy, p.Strategy.Profiler = "smartswap", "detailed"
@@ -383,7 +386,7 @@ func TestShippedFiles(t *testing.T) {
 			continue
 		}
 		for _, form := range [][]string{nil, {"-quick"}} {
-			if form != nil && !strings.Contains(string(content), "\n[quick]") {
+			if form != nil && !strings.Contains(string(content), "\n[quick]") || form == nil && testing.Short() {
 				continue
 			}
 			var stdout, stderr strings.Builder

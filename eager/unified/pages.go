@@ -102,14 +102,6 @@ func (b *book) after(i int32, l list) int32 {
 	return none
 }
 
-// tail is the last run of l, none if it is empty.
-func (b *book) tail(l list) int32 {
-	if p := b.runs[l].prev; p != int32(l) {
-		return p
-	}
-	return none
-}
-
 // at is storage id, one without pages if nothing was known of it.
 func (b *book) at(id int32) *storage {
 	for int(id) >= len(b.storages) {
