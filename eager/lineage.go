@@ -142,6 +142,9 @@ func (r *rank) place(i int) bool {
 	}
 	if s.OnDevice() && makes && r.needs.Lineage.Overwrite {
 		r.x.Touch(s)
+		for _, e := range s.Uses { // other streams read it where it is
+			r.wait(stream.Compute, e)
+		}
 		r.lock(i)
 		return true
 	}
@@ -188,7 +191,7 @@ func (r *rank) safe(on stream.ID) bool {
 		}
 	}
 	if r.ran && on != stream.Compute {
-		r.wait(on, r.dev.End(stream.Compute))
+		r.after(on, r.dev.End(stream.Compute))
 	}
 	return true
 }
@@ -218,7 +221,10 @@ func (r *rank) issueAgain() {
 	}
 	c := r.work.commands[in.Kernel]
 	c.Tag = int32(r.opID)
-	r.Push(stream.Compute, c)
+	e := r.Push(stream.Compute, c)
+	for _, s := range r.args {
+		s.Since = e
+	}
 	r.lineage.RanAgain(r.op)
 	r.replays.Ops++
 	r.replays.Time += c.Timing.Span

@@ -393,6 +393,13 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 		refs  int
 	}
 	var have []*live
+	beside := false // communication under way that compute has not waited for
+	join := func() {
+		if beside {
+			b.Order(workloads.Comm, workloads.Compute)
+		}
+		beside = false
+	}
 	size := func() sim.Bytes { return sim.Bytes(rapid.IntRange(0, 8).Draw(t, "size")) * 512 }
 	input := func() workloads.Arg {
 		if len(have) == 0 || rapid.IntRange(0, 5).Draw(t, "resident") == 0 {
@@ -414,23 +421,36 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 			args = append(args, input())
 		}
 		if rapid.IntRange(0, 9).Draw(t, "beside") == 0 && len(args) > 0 {
-			// Communication reads, and changes in place, what compute made.
+			// Communication reads, and changes in place, what compute made. Compute
+			// may go on before it is dispatched, and after.
 			o.Lane = workloads.Comm
 			b.Order(workloads.Compute, workloads.Comm)
-			if args[0].Storage != w && rapid.Bool().Draw(t, "change") {
+			if rapid.Bool().Draw(t, "late") {
+				l := &live{id: b.New(workloads.Storage{Bytes: size()}), refs: 1}
+				have = append(have, l)
+				k := eagertest.Replayable(eagertest.Kernel(n, "meanwhile", 10*sim.Microsecond))
+				b.Op(k, args[0], workloads.Out(l.id))
+			} else if args[0].Storage != w && rapid.Bool().Draw(t, "change") {
 				args[0].Mode = workloads.Update
 				args = args[:1]
 			}
 			b.Op(o, args...)
-			b.Order(workloads.Comm, workloads.Compute)
+			if beside = true; args[0].Mode == workloads.Update || rapid.Bool().Draw(t, "wait") {
+				join()
+			}
 		} else {
+			if beside && rapid.Bool().Draw(t, "wait") {
+				join()
+			}
 			switch rapid.IntRange(0, 9).Draw(t, "kind") {
 			case 0: // in place
+				join()
 				if len(have) > 0 {
 					l := rapid.SampledFrom(have).Draw(t, "changed")
 					args = append(args, workloads.Arg{Storage: l.id, Mode: workloads.Update})
 				}
 			case 1: // over what is there
+				join()
 				if len(have) > 0 {
 					l := rapid.SampledFrom(have).Draw(t, "replaced")
 					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(rapid.IntRange(0, 1).Draw(t, "part")), Mode: workloads.Write})
@@ -444,6 +464,7 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(from)}, workloads.Arg{Storage: l.id, View: workloads.ViewID(l.views)})
 				}
 			case 4: // a parameter
+				join()
 				args = append(args, workloads.InPlace(w))
 			}
 			for range rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3}).Draw(t, "results") {
@@ -457,11 +478,13 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 			if len(have) == 0 {
 				break
 			}
+			join()
 			k := rapid.IntRange(0, len(have)-1).Draw(t, "drop")
 			b.Drop(have[k].id)
 			have = append(have[:k], have[k+1:]...)
 		}
 	}
+	join()
 	var rest []workloads.Arg
 	for _, l := range have {
 		rest = append(rest, workloads.In(l.id))
