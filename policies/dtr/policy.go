@@ -26,7 +26,7 @@ type Policy struct {
 
 // New makes a policy; o must hold allowed values.
 func New(o Options) *Policy {
-	return &Policy{options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass"}}
+	return &Policy{options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass", sums: o.Heuristic == "dtr" || o.Heuristic == "msps"}}
 }
 
 // Needs a lineage, and operators before and after they run.
