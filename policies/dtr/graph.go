@@ -40,7 +40,9 @@ type graph struct {
 	stack    []int32
 }
 
-// union is an element of union-find: the root of a tree holds the sum.
+// union is an element of union-find: the root of a tree holds the sum. It may be
+// less than the cost of what is evicted, negative even: storages take their whole
+// cost away when they come back, that of views made meanwhile included.
 type union struct {
 	up  int32 // -1 = root
 	sum sim.Time
