@@ -309,9 +309,10 @@ func (r *rank) drop(s *swap.Storage) (last bool) {
 	return true
 }
 
-// discardable tells whether the memory of s is free to go.
+// discardable tells whether the memory of s is free to go. Without references
+// anything may: shared memory is freed too, and a copy under way is waited for.
 func (r *rank) discardable(s *swap.Storage) bool {
-	return r.lineage != nil && s.OnDevice() && !s.InUse() && !r.x.Arriving(s) && s.Type != profilers.SharedMemory
+	return r.lineage != nil && s.OnDevice() && !s.InUse() && (s.Refs == 0 || !r.x.Arriving(s) && s.Type != profilers.SharedMemory)
 }
 
 // discard takes the memory of s without keeping a copy.

@@ -9,6 +9,7 @@ import (
 
 	"smartswap/eager"
 	"smartswap/eager/eagertest"
+	"smartswap/eager/swap"
 	"smartswap/policies"
 	"smartswap/sim"
 	"smartswap/workloads"
@@ -678,3 +679,75 @@ func (*planner) Needs() policies.Needs {
 }
 
 func (p *planner) Handle(_ *policies.Event, rt policies.Runtime) { p.err = rt.Arm(&policies.Plan{}) }
+
+// outAndIn evicts the result of the first operator and brings it back after the
+// second.
+type outAndIn struct {
+	ops    int
+	tensor policies.Handle
+}
+
+func (*outAndIn) Needs() policies.Needs {
+	return policies.Needs{Events: policies.Set(policies.AfterOp), Lineage: policies.Lineage{Keep: true}}
+}
+
+func (o *outAndIn) Handle(ev *policies.Event, rt policies.Runtime) {
+	if ev.Op.Roles == nil { // construction
+		return
+	}
+	kind := policies.Prefetch
+	switch o.ops++; o.ops {
+	case 1:
+		o.tensor, kind = ev.Op.Args[1], policies.Evict
+	case 2:
+	default:
+		return
+	}
+	rt.Do(policies.Action{Kind: kind, What: policies.Selector{Handle: o.tensor}})
+}
+
+// TestUnreferenced: what has no reference gives its memory back at once, whatever
+// it is and wherever it is on its way to.
+func TestUnreferenced(t *testing.T) {
+	flat := tensor(10_240)
+	flat.Flat = true
+	for name, c := range map[string]struct {
+		policy  policies.Policy
+		peak    int64 // beside the resident
+		program func(b *workloads.Builder, n *workloads.Names)
+	}{
+		"shared memory": {needing{Lineage: policies.Lineage{Keep: true}}, 10_240, func(b *workloads.Builder, n *workloads.Names) {
+			for range 3 {
+				x := b.New(flat)
+				b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+				b.Drop(x)
+			}
+		}},
+		// The copy out still holds the first block when the second is there.
+		"on its way in": {&outAndIn{}, 2 * 10_240, func(b *workloads.Builder, n *workloads.Names) {
+			x, y := b.New(tensor(10_240)), b.New(tensor(10_240))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+			b.Op(again(n, "b", 100), workloads.InPlace(0))
+			b.Drop(x)
+			b.Op(again(n, "c", 1), workloads.In(0), workloads.Out(y))
+			b.Drop(y)
+		}},
+	} {
+		w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) { c.program(b, n) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := eagertest.Config(eagertest.Node(1), w)
+		cfg.NewPolicy = func() (policies.Policy, error) { return c.policy, nil }
+		r, err := eager.Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if peak := r.Ranks[0].Memory.Allocated.Peak; peak != 512+c.peak || r.OOM != nil || len(r.Violations) > 0 {
+			t.Errorf("%s: peak %d, want %d; %v, %q", name, peak, 512+c.peak, r.OOM, r.Violations)
+		}
+		if o, ok := c.policy.(*outAndIn); ok && (o.ops != 3 || r.Ranks[0].Swap.Ins[swap.Ordered] != 1) {
+			t.Errorf("%s: %d operators, %v swapped in", name, o.ops, r.Ranks[0].Swap.Ins)
+		}
+	}
+}
