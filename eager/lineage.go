@@ -2,6 +2,7 @@ package eager
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"smartswap/eager/alloc"
@@ -52,7 +53,7 @@ func (r *rank) deviceTime(in *workloads.Instr) sim.Time {
 func (r *rank) allowed() sim.Time {
 	l := r.needs.Lineage
 	if !l.Keep || l.Limit == 0 {
-		return 0
+		return math.MaxInt64
 	}
 	var all sim.Time
 	for i := range r.prog.Instrs {
@@ -60,7 +61,10 @@ func (r *rank) allowed() sim.Time {
 			all += r.deviceTime(in)
 		}
 	}
-	return sim.Time(l.Limit * float64(all))
+	if t := l.Limit * float64(all); t < math.MaxInt64 {
+		return sim.Time(t)
+	}
+	return math.MaxInt64
 }
 
 // enter begins to dispatch op: the policy hears of it, and what can be read
@@ -228,7 +232,7 @@ func (r *rank) issueAgain() {
 	r.lineage.RanAgain(r.op)
 	r.replays.Ops++
 	r.replays.Time += c.Timing.Span
-	if r.allowance > 0 && r.replays.Time > r.allowance {
+	if r.replays.Time > r.allowance {
 		r.end(&OutOfMemory{Limit: &RematLimit{r.replays.Time, r.allowance}, Cause: &alloc.OOM{Capacity: r.job.cfg.capacity()}})
 		return
 	}

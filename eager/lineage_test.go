@@ -625,7 +625,7 @@ func TestLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for limit, ends := range map[float64]bool{0: false, 10. / 70: false, 9.9 / 70: true} {
+	for limit, allowed := range map[float64]string{0: "", 10. / 70: "", 9.9 / 70: "9.9us", 1e-12: "0s", 1e300: ""} {
 		cfg := eagertest.Config(eagertest.Node(1), w)
 		cfg.NewPolicy = func() (policies.Policy, error) {
 			return &discarder{at: lineageCases[0].discard, needs: policies.Lineage{Keep: true, Limit: limit}}, nil
@@ -634,10 +634,10 @@ func TestLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (r.OOM != nil) != ends {
+		if (r.OOM != nil) != (allowed != "") {
 			t.Errorf("limit %g: %v", limit, r.OOM)
 		}
-		if ends && (r.OOM.Limit == nil || !strings.Contains(r.OOM.Error(), "ran again took 10us, more than the 9.9us that the policy allows")) {
+		if allowed != "" && (r.OOM.Limit == nil || !strings.Contains(r.OOM.Error(), "ran again took 10us, more than the "+allowed+" that the policy allows")) {
 			t.Errorf("limit %g: %v", limit, r.OOM)
 		}
 	}

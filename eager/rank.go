@@ -83,7 +83,7 @@ type rank struct {
 	lineage    *remat.Lineage    // nil: the policy does not ask for it
 	replays    Replays           // of the iteration
 	allReplays Replays           // of the iterations before
-	allowance  sim.Time          // that replays of the iteration may take; 0 = no limit
+	allowance  sim.Time          // that replays of the iteration may take
 
 	due     []swap.Due
 	later   []swap.Due // planned swap-ins that found no memory yet
