@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"smartswap/policies"
 	"smartswap/sim"
 
 	"pgregory.net/rapid"
@@ -98,5 +99,34 @@ func TestLongChainGoes(t *testing.T) {
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("took %v", took)
+	}
+}
+
+// devices tells the policy which tensors are on the device.
+type devices struct {
+	policies.Runtime
+	on map[policies.Handle]bool
+}
+
+func (d devices) Tensor(h policies.Handle) (policies.TensorInfo, bool) {
+	return policies.TensorInfo{Handle: h, Bytes: 512, Block: 512, OnDevice: d.on[h]}, true
+}
+
+// An operator that runs again makes nothing of a result that has been written
+// since: what is not on the device is no candidate.
+func TestOldResult(t *testing.T) {
+	p := New(Options{Heuristic: "dtr", Release: "plain", Duplicates: "apart"})
+	rt := devices{on: map[policies.Handle]bool{1: true, 2: true}}
+	op := policies.OpView{Args: []policies.Handle{1, 2}, Roles: []policies.Role{policies.Output, policies.Output}, Cost: 1}
+	p.Handle(&policies.Event{Kind: policies.AfterOp, Op: op}, rt)
+	p.evicted(0)
+	p.evicted(1)
+	op.Again, rt.on[1] = true, false
+	p.Handle(&policies.Event{Kind: policies.AfterOp, Op: op}, rt)
+	if p.graph.storages[0].resident || !p.graph.storages[1].resident {
+		t.Error("want the second result there, and the first not")
+	}
+	if best, looked := p.worst(); best != 1 || looked != 1 {
+		t.Errorf("candidate %d of %d", best, looked)
 	}
 }
