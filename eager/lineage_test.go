@@ -283,6 +283,32 @@ var lineageCases = []lineageCase{
 		want: "a b c b' c' fill d", time: 37,
 	},
 	{
+		name:    "a view is there when its storage has been written anew",
+		discard: map[int][]int{1: {1}},
+		program: func(b *workloads.Builder, n *workloads.Names) {
+			x := b.New(tensor(512))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+			b.Op(makesViews(n, "v", 2), workloads.In(x), seen(x, 1))
+			b.Op(again(n, "fill", 4), workloads.Out(x))
+			b.Op(again(n, "b", 8), seen(x, 1), workloads.Out(b.New(tensor(512))))
+			drop(b, x, x+1)
+		},
+		want: "a v a' fill b", time: 16, // v reads x: its old content counts as useful
+	},
+	{
+		name:    "what is written in part stays",
+		discard: map[int][]int{1: {1}},
+		refused: 1,
+		program: func(b *workloads.Builder, n *workloads.Names) {
+			x := b.New(tensor(512))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Write})
+			b.Op(again(n, "c", 4), workloads.In(x), workloads.InPlace(0))
+			drop(b, x)
+		},
+		want: "a b c", time: 7,
+	},
+	{
 		name:    "a parameter that is updated: what nobody needs any more is not made for it",
 		discard: map[int][]int{1: {1, 2}},
 		program: func(b *workloads.Builder, n *workloads.Names) {
