@@ -224,7 +224,7 @@ func (r *rank) issueAgain() {
 		r.check.Issue(stream.Compute)
 	}
 	c := r.work.commands[in.Kernel]
-	c.Tag = int32(r.opID)
+	c.Tag = -1 // no operator's profile record is about it
 	e := r.Push(stream.Compute, c)
 	for _, s := range r.args {
 		s.Since = e

@@ -11,6 +11,7 @@ import (
 	"smartswap/eager/eagertest"
 	"smartswap/eager/swap"
 	"smartswap/policies"
+	"smartswap/profilers"
 	"smartswap/sim"
 	"smartswap/workloads"
 
@@ -775,5 +776,61 @@ func TestUnreferenced(t *testing.T) {
 		if o, ok := c.policy.(*outAndIn); ok && (o.ops != 3 || r.Ranks[0].Swap.Ins[swap.Ordered] != 1) {
 			t.Errorf("%s: %d operators, %v swapped in", name, o.ops, r.Ranks[0].Swap.Ins)
 		}
+	}
+}
+
+// recording is a discarder that keeps the profile of an iteration.
+type recording struct {
+	*discarder
+	ops []profilers.OpRec
+}
+
+func (r *recording) Needs() policies.Needs {
+	n := r.discarder.Needs()
+	n.Events |= policies.Set(policies.IterationEnd)
+	return n
+}
+
+func (r *recording) Handle(ev *policies.Event, rt policies.Runtime) {
+	if ev.Kind == policies.IterationEnd {
+		r.ops = slices.Clone(ev.Observation.Ops)
+		return
+	}
+	r.discarder.Handle(ev, rt)
+}
+
+// TestProfileOfReplays: the time of an operator that runs again is not taken for
+// that of the operator that waits for it.
+func TestProfileOfReplays(t *testing.T) {
+	w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) {
+		x, y := b.New(tensor(512)), b.New(tensor(512))
+		b.Op(again(n, "a", 1000), workloads.In(0), workloads.Out(x))
+		b.Order(workloads.Compute, workloads.Comm)
+		b.Op(onComm(n, 5), workloads.In(x))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(again(n, "b", 20), workloads.In(x), workloads.Out(y))
+		b.Sync(workloads.Compute)
+		drop(b, x, y)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &recording{discarder: &discarder{at: map[int][]int{0: {1}, 1: {1}}, needs: policies.Lineage{Keep: true}}}
+	cfg := eagertest.Config(eagertest.Node(1), w)
+	cfg.NewPolicy = func() (policies.Policy, error) { return p, nil }
+	if cfg.Profiler, err = profilers.Lookup("pytorch"); err != nil {
+		t.Fatal(err)
+	}
+	cfg.AlwaysProfile = true
+	r, err := eager.Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spans []sim.Time
+	for _, o := range p.ops {
+		spans = append(spans, o.Span/sim.Microsecond)
+	}
+	if r.Ranks[0].Replays.Ops != 2 || !slices.Equal(spans, []sim.Time{1000, 0, 20}) {
+		t.Errorf("%d operators ran again; profiled %v us, want 1000, none (communication), 20", r.Ranks[0].Replays.Ops, spans)
 	}
 }
