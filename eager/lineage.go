@@ -319,8 +319,13 @@ func (r *rank) discardable(s *swap.Storage) bool {
 	return r.lineage != nil && s.OnDevice() && !s.InUse() && (s.Refs == 0 || !r.x.Arriving(s) && s.Type != profilers.SharedMemory)
 }
 
-// discard takes the memory of s without keeping a copy.
+// discard takes the memory of s without keeping a copy. What cannot be made again
+// stays while operators are suspended: those that run for them may read it, for a
+// view or for a result without references.
 func (r *rank) discard(s *swap.Storage) policies.Outcome {
+	if len(r.suspended) > 0 && !r.lineage.Replayable(s) {
+		return policies.Refused
+	}
 	if !r.discardable(s) || !r.lineage.Discard(s) {
 		return policies.Refused
 	}
