@@ -2,6 +2,7 @@ package eager
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"smartswap/eager/alloc"
@@ -52,7 +53,7 @@ func (r *rank) deviceTime(in *workloads.Instr) sim.Time {
 func (r *rank) allowed() sim.Time {
 	l := r.needs.Lineage
 	if !l.Keep || l.Limit == 0 {
-		return 0
+		return math.MaxInt64
 	}
 	var all sim.Time
 	for i := range r.prog.Instrs {
@@ -60,7 +61,10 @@ func (r *rank) allowed() sim.Time {
 			all += r.deviceTime(in)
 		}
 	}
-	return sim.Time(l.Limit * float64(all))
+	if t := l.Limit * float64(all); t < math.MaxInt64 {
+		return sim.Time(t)
+	}
+	return math.MaxInt64
 }
 
 // enter begins to dispatch op: the policy hears of it, and what can be read
@@ -142,6 +146,9 @@ func (r *rank) place(i int) bool {
 	}
 	if s.OnDevice() && makes && r.needs.Lineage.Overwrite {
 		r.x.Touch(s)
+		for _, e := range s.Uses { // other streams read it where it is
+			r.wait(stream.Compute, e)
+		}
 		r.lock(i)
 		return true
 	}
@@ -188,7 +195,7 @@ func (r *rank) safe(on stream.ID) bool {
 		}
 	}
 	if r.ran && on != stream.Compute {
-		r.wait(on, r.dev.End(stream.Compute))
+		r.after(on, r.dev.End(stream.Compute))
 	}
 	return true
 }
@@ -217,12 +224,15 @@ func (r *rank) issueAgain() {
 		r.check.Issue(stream.Compute)
 	}
 	c := r.work.commands[in.Kernel]
-	c.Tag = int32(r.opID)
-	r.Push(stream.Compute, c)
+	c.Tag = -1 // no operator's profile record is about it
+	e := r.Push(stream.Compute, c)
+	for _, s := range r.args {
+		s.Since = e
+	}
 	r.lineage.RanAgain(r.op)
 	r.replays.Ops++
 	r.replays.Time += c.Timing.Span
-	if r.allowance > 0 && r.replays.Time > r.allowance {
+	if r.replays.Time > r.allowance {
 		r.end(&OutOfMemory{Limit: &RematLimit{r.replays.Time, r.allowance}, Cause: &alloc.OOM{Capacity: r.job.cfg.capacity()}})
 		return
 	}
@@ -303,13 +313,19 @@ func (r *rank) drop(s *swap.Storage) (last bool) {
 	return true
 }
 
-// discardable tells whether the memory of s is free to go.
+// discardable tells whether the memory of s is free to go. Without references
+// anything may: shared memory is freed too, and a copy under way is waited for.
 func (r *rank) discardable(s *swap.Storage) bool {
-	return r.lineage != nil && s.OnDevice() && !s.InUse() && !r.x.Arriving(s) && s.Type != profilers.SharedMemory
+	return r.lineage != nil && s.OnDevice() && !s.InUse() && (s.Refs == 0 || !r.x.Arriving(s) && s.Type != profilers.SharedMemory)
 }
 
-// discard takes the memory of s without keeping a copy.
+// discard takes the memory of s without keeping a copy. What cannot be made again
+// stays while operators are suspended: those that run for them may read it, for a
+// view or for a result without references.
 func (r *rank) discard(s *swap.Storage) policies.Outcome {
+	if len(r.suspended) > 0 && !r.lineage.Replayable(s) {
+		return policies.Refused
+	}
 	if !r.discardable(s) || !r.lineage.Discard(s) {
 		return policies.Refused
 	}

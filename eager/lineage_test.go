@@ -9,7 +9,9 @@ import (
 
 	"smartswap/eager"
 	"smartswap/eager/eagertest"
+	"smartswap/eager/swap"
 	"smartswap/policies"
+	"smartswap/profilers"
 	"smartswap/sim"
 	"smartswap/workloads"
 
@@ -282,6 +284,32 @@ var lineageCases = []lineageCase{
 		want: "a b c b' c' fill d", time: 37,
 	},
 	{
+		name:    "a view is there when its storage has been written anew",
+		discard: map[int][]int{1: {1}},
+		program: func(b *workloads.Builder, n *workloads.Names) {
+			x := b.New(tensor(512))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+			b.Op(makesViews(n, "v", 2), workloads.In(x), seen(x, 1))
+			b.Op(again(n, "fill", 4), workloads.Out(x))
+			b.Op(again(n, "b", 8), seen(x, 1), workloads.Out(b.New(tensor(512))))
+			drop(b, x, x+1)
+		},
+		want: "a v a' fill b", time: 16, // v reads x: its old content counts as useful
+	},
+	{
+		name:    "what is written in part stays",
+		discard: map[int][]int{1: {1}},
+		refused: 1,
+		program: func(b *workloads.Builder, n *workloads.Names) {
+			x := b.New(tensor(512))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Write})
+			b.Op(again(n, "c", 4), workloads.In(x), workloads.InPlace(0))
+			drop(b, x)
+		},
+		want: "a b c", time: 7,
+	},
+	{
 		name:    "a parameter that is updated: what nobody needs any more is not made for it",
 		discard: map[int][]int{1: {1, 2}},
 		program: func(b *workloads.Builder, n *workloads.Names) {
@@ -393,6 +421,13 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 		refs  int
 	}
 	var have []*live
+	beside := false // communication under way that compute has not waited for
+	join := func() {
+		if beside {
+			b.Order(workloads.Comm, workloads.Compute)
+		}
+		beside = false
+	}
 	size := func() sim.Bytes { return sim.Bytes(rapid.IntRange(0, 8).Draw(t, "size")) * 512 }
 	input := func() workloads.Arg {
 		if len(have) == 0 || rapid.IntRange(0, 5).Draw(t, "resident") == 0 {
@@ -414,23 +449,36 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 			args = append(args, input())
 		}
 		if rapid.IntRange(0, 9).Draw(t, "beside") == 0 && len(args) > 0 {
-			// Communication reads, and changes in place, what compute made.
+			// Communication reads, and changes in place, what compute made. Compute
+			// may go on before it is dispatched, and after.
 			o.Lane = workloads.Comm
 			b.Order(workloads.Compute, workloads.Comm)
-			if args[0].Storage != w && rapid.Bool().Draw(t, "change") {
+			if rapid.Bool().Draw(t, "late") {
+				l := &live{id: b.New(workloads.Storage{Bytes: size()}), refs: 1}
+				have = append(have, l)
+				k := eagertest.Replayable(eagertest.Kernel(n, "meanwhile", 10*sim.Microsecond))
+				b.Op(k, args[0], workloads.Out(l.id))
+			} else if args[0].Storage != w && rapid.Bool().Draw(t, "change") {
 				args[0].Mode = workloads.Update
 				args = args[:1]
 			}
 			b.Op(o, args...)
-			b.Order(workloads.Comm, workloads.Compute)
+			if beside = true; args[0].Mode == workloads.Update || rapid.Bool().Draw(t, "wait") {
+				join()
+			}
 		} else {
+			if beside && rapid.Bool().Draw(t, "wait") {
+				join()
+			}
 			switch rapid.IntRange(0, 9).Draw(t, "kind") {
 			case 0: // in place
+				join()
 				if len(have) > 0 {
 					l := rapid.SampledFrom(have).Draw(t, "changed")
 					args = append(args, workloads.Arg{Storage: l.id, Mode: workloads.Update})
 				}
 			case 1: // over what is there
+				join()
 				if len(have) > 0 {
 					l := rapid.SampledFrom(have).Draw(t, "replaced")
 					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(rapid.IntRange(0, 1).Draw(t, "part")), Mode: workloads.Write})
@@ -444,6 +492,7 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(from)}, workloads.Arg{Storage: l.id, View: workloads.ViewID(l.views)})
 				}
 			case 4: // a parameter
+				join()
 				args = append(args, workloads.InPlace(w))
 			}
 			for range rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3}).Draw(t, "results") {
@@ -457,11 +506,13 @@ func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *wor
 			if len(have) == 0 {
 				break
 			}
+			join()
 			k := rapid.IntRange(0, len(have)-1).Draw(t, "drop")
 			b.Drop(have[k].id)
 			have = append(have[:k], have[k+1:]...)
 		}
 	}
+	join()
 	var rest []workloads.Arg
 	for _, l := range have {
 		rest = append(rest, workloads.In(l.id))
@@ -601,7 +652,7 @@ func TestLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for limit, ends := range map[float64]bool{0: false, 10. / 70: false, 9.9 / 70: true} {
+	for limit, allowed := range map[float64]string{0: "", 10. / 70: "", 9.9 / 70: "9.9us", 1e-12: "0s", 1e300: ""} {
 		cfg := eagertest.Config(eagertest.Node(1), w)
 		cfg.NewPolicy = func() (policies.Policy, error) {
 			return &discarder{at: lineageCases[0].discard, needs: policies.Lineage{Keep: true, Limit: limit}}, nil
@@ -610,10 +661,10 @@ func TestLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (r.OOM != nil) != ends {
+		if (r.OOM != nil) != (allowed != "") {
 			t.Errorf("limit %g: %v", limit, r.OOM)
 		}
-		if ends && (r.OOM.Limit == nil || !strings.Contains(r.OOM.Error(), "ran again took 10us, more than the 9.9us that the policy allows")) {
+		if allowed != "" && (r.OOM.Limit == nil || !strings.Contains(r.OOM.Error(), "ran again took 10us, more than the "+allowed+" that the policy allows")) {
 			t.Errorf("limit %g: %v", limit, r.OOM)
 		}
 	}
@@ -655,3 +706,131 @@ func (*planner) Needs() policies.Needs {
 }
 
 func (p *planner) Handle(_ *policies.Event, rt policies.Runtime) { p.err = rt.Arm(&policies.Plan{}) }
+
+// outAndIn evicts the result of the first operator and brings it back after the
+// second.
+type outAndIn struct {
+	ops    int
+	tensor policies.Handle
+}
+
+func (*outAndIn) Needs() policies.Needs {
+	return policies.Needs{Events: policies.Set(policies.AfterOp), Lineage: policies.Lineage{Keep: true}}
+}
+
+func (o *outAndIn) Handle(ev *policies.Event, rt policies.Runtime) {
+	if ev.Op.Roles == nil { // construction
+		return
+	}
+	kind := policies.Prefetch
+	switch o.ops++; o.ops {
+	case 1:
+		o.tensor, kind = ev.Op.Args[1], policies.Evict
+	case 2:
+	default:
+		return
+	}
+	rt.Do(policies.Action{Kind: kind, What: policies.Selector{Handle: o.tensor}})
+}
+
+// TestUnreferenced: what has no reference gives its memory back at once, whatever
+// it is and wherever it is on its way to.
+func TestUnreferenced(t *testing.T) {
+	flat := tensor(10_240)
+	flat.Flat = true
+	for name, c := range map[string]struct {
+		policy  policies.Policy
+		peak    int64 // beside the resident
+		program func(b *workloads.Builder, n *workloads.Names)
+	}{
+		"shared memory": {needing{Lineage: policies.Lineage{Keep: true}}, 10_240, func(b *workloads.Builder, n *workloads.Names) {
+			for range 3 {
+				x := b.New(flat)
+				b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+				b.Drop(x)
+			}
+		}},
+		// The copy out still holds the first block when the second is there.
+		"on its way in": {&outAndIn{}, 2 * 10_240, func(b *workloads.Builder, n *workloads.Names) {
+			x, y := b.New(tensor(10_240)), b.New(tensor(10_240))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+			b.Op(again(n, "b", 100), workloads.InPlace(0))
+			b.Drop(x)
+			b.Op(again(n, "c", 1), workloads.In(0), workloads.Out(y))
+			b.Drop(y)
+		}},
+	} {
+		w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) { c.program(b, n) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := eagertest.Config(eagertest.Node(1), w)
+		cfg.NewPolicy = func() (policies.Policy, error) { return c.policy, nil }
+		r, err := eager.Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if peak := r.Ranks[0].Memory.Allocated.Peak; peak != 512+c.peak || r.OOM != nil || len(r.Violations) > 0 {
+			t.Errorf("%s: peak %d, want %d; %v, %q", name, peak, 512+c.peak, r.OOM, r.Violations)
+		}
+		if o, ok := c.policy.(*outAndIn); ok && (o.ops != 3 || r.Ranks[0].Swap.Ins[swap.Ordered] != 1) {
+			t.Errorf("%s: %d operators, %v swapped in", name, o.ops, r.Ranks[0].Swap.Ins)
+		}
+	}
+}
+
+// recording is a discarder that keeps the profile of an iteration.
+type recording struct {
+	*discarder
+	ops []profilers.OpRec
+}
+
+func (r *recording) Needs() policies.Needs {
+	n := r.discarder.Needs()
+	n.Events |= policies.Set(policies.IterationEnd)
+	return n
+}
+
+func (r *recording) Handle(ev *policies.Event, rt policies.Runtime) {
+	if ev.Kind == policies.IterationEnd {
+		r.ops = slices.Clone(ev.Observation.Ops)
+		return
+	}
+	r.discarder.Handle(ev, rt)
+}
+
+// TestProfileOfReplays: the time of an operator that runs again is not taken for
+// that of the operator that waits for it.
+func TestProfileOfReplays(t *testing.T) {
+	w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) {
+		x, y := b.New(tensor(512)), b.New(tensor(512))
+		b.Op(again(n, "a", 1000), workloads.In(0), workloads.Out(x))
+		b.Order(workloads.Compute, workloads.Comm)
+		b.Op(onComm(n, 5), workloads.In(x))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(again(n, "b", 20), workloads.In(x), workloads.Out(y))
+		b.Sync(workloads.Compute)
+		drop(b, x, y)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &recording{discarder: &discarder{at: map[int][]int{0: {1}, 1: {1}}, needs: policies.Lineage{Keep: true}}}
+	cfg := eagertest.Config(eagertest.Node(1), w)
+	cfg.NewPolicy = func() (policies.Policy, error) { return p, nil }
+	if cfg.Profiler, err = profilers.Lookup("pytorch"); err != nil {
+		t.Fatal(err)
+	}
+	cfg.AlwaysProfile = true
+	r, err := eager.Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spans []sim.Time
+	for _, o := range p.ops {
+		spans = append(spans, o.Span/sim.Microsecond)
+	}
+	if r.Ranks[0].Replays.Ops != 2 || !slices.Equal(spans, []sim.Time{1000, 0, 20}) {
+		t.Errorf("%d operators ran again; profiled %v us, want 1000, none (communication), 20", r.Ranks[0].Replays.Ops, spans)
+	}
+}

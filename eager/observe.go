@@ -122,6 +122,7 @@ type observation struct {
 	placeAt struct { // what place is about
 		iteration int
 		pc        int
+		op        int64
 	}
 	subject string // of the next allocation
 	told    Counters
@@ -209,11 +210,11 @@ func (o *observation) here() *Place {
 		o.place.Op, o.place.Name = -1, r.opName()
 		return &o.place
 	}
-	if o.placeAt.iteration == r.iteration && o.placeAt.pc == r.at() {
+	if o.placeAt.iteration == r.iteration && o.placeAt.pc == r.at() && o.placeAt.op == r.opID {
 		o.place.Stage = r.clock.stage
 		return &o.place
 	}
-	o.placeAt.iteration, o.placeAt.pc = r.iteration, r.at()
+	o.placeAt.iteration, o.placeAt.pc, o.placeAt.op = r.iteration, r.at(), r.opID
 	o.place = Place{Iteration: min(r.iteration, r.job.cfg.Iterations-1), Op: -1, Name: r.opName(), Stage: r.clock.stage}
 	if at := r.at(); at < len(r.prog.Instrs) && r.prog.Instrs[at].Kind == workloads.Op {
 		in := &r.prog.Instrs[at]

@@ -73,6 +73,7 @@ type rank struct {
 	storages  []*swap.Storage // by StorageID; residents first
 	residents int
 	events    []stream.Event
+	behind    [stream.Count]stream.Event // latest command of the compute stream that a stream was made to wait for
 
 	// The operator being dispatched, and those that wait for it to make what
 	// they need: see lineage.go.
@@ -82,7 +83,7 @@ type rank struct {
 	lineage    *remat.Lineage    // nil: the policy does not ask for it
 	replays    Replays           // of the iteration
 	allReplays Replays           // of the iterations before
-	allowance  sim.Time          // that replays of the iteration may take; 0 = no limit
+	allowance  sim.Time          // that replays of the iteration may take
 
 	due     []swap.Due
 	later   []swap.Due // planned swap-ins that found no memory yet
@@ -321,9 +322,20 @@ func (r *rank) wait(s stream.ID, e stream.Event) {
 		r.x.Join(e, cause)
 		return
 	}
+	if e.Stream() == stream.Compute {
+		r.behind[s] = max(r.behind[s], e)
+	}
 	r.cost += r.costs.StreamWait
 	if !r.dev.Done(e) {
 		r.Push(s, stream.Command{Kind: stream.WaitFor, Wait: e, Cause: cause})
+	}
+}
+
+// after makes stream s, not compute, wait for a command of the compute stream
+// unless it has ended or s already waits for it or a later one.
+func (r *rank) after(s stream.ID, e stream.Event) {
+	if e > r.behind[s] && !r.dev.Done(e) {
+		r.wait(s, e)
 	}
 }
 
@@ -414,6 +426,8 @@ func (r *rank) bring() {
 			r.x.Touch(s)
 		case s.Pending:
 			r.wait(on, s.Arrives)
+		default:
+			r.after(on, s.Since)
 		}
 	}
 	if in.Scratch > 0 && r.scratch == alloc.NoBlock {

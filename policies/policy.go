@@ -95,8 +95,10 @@ type TensorInfo struct {
 	OnHost    bool // has a valid host copy of the current version
 	InUse     bool // argument of the operator being dispatched
 	Evictable bool // may be evicted now: on the device, not in use, no copy under way, not shared memory
-	// Discardable: may be discarded now: on the device, not in use, no copy under
-	// way, and either to be made again or without references.
+	// Discardable: may be discarded now: on the device, not in use, and either
+	// without references, or to be made again, with no copy under way, and not
+	// shared memory. Discard still refuses a tensor without references that cannot
+	// be made again while one that is not there has to be made from it.
 	Discardable bool
 }
 

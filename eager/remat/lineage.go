@@ -33,6 +33,9 @@
 package remat
 
 import (
+	"cmp"
+	"slices"
+
 	"smartswap/eager/swap"
 	"smartswap/policies"
 	"smartswap/workloads"
@@ -53,11 +56,11 @@ type Op struct {
 // node is what is known about a storage.
 type node struct {
 	storage  *swap.Storage
-	maker    *Op   // of the present content; nil: it was there before the lineage, or was changed since
-	resident bool  // never discarded
-	kept     bool  // nothing can make the content again
-	readers  []*Op // of the present content
-	views    []view
+	maker    *Op    // of the present content; nil: it was there before the lineage, or was changed since
+	resident bool   // never discarded
+	kept     bool   // nothing can make the content again
+	readers  []*Op  // of the present content
+	views    []view // by id
 }
 
 // view is a view that an operator has made.
@@ -163,12 +166,20 @@ func (l *Lineage) view(s *swap.Storage, id workloads.ViewID) *view {
 		return nil
 	}
 	n := &l.nodes[s.Node-1]
-	for i := range n.views {
-		if n.views[i].id == id {
-			return &n.views[i]
-		}
+	if i, found := n.find(id); found {
+		return &n.views[i]
 	}
 	return nil
+}
+
+// find is where a view is, or belongs. Most are asked for soon after they are
+// made, and numbers mostly rise.
+func (n *node) find(id workloads.ViewID) (int, bool) {
+	last := len(n.views) - 1
+	if last < 0 || n.views[last].id < id {
+		return last + 1, false
+	}
+	return slices.BinarySearchFunc(n.views, id, func(v view, id workloads.ViewID) int { return cmp.Compare(v.id, id) })
 }
 
 // Defined tells whether argument i of op could be read now: its storage's content
@@ -244,11 +255,15 @@ func (l *Lineage) Ran(op *Op) {
 			}
 		case policies.View:
 			n := l.node(s)
+			at, known := n.find(op.Views[i])
+			if known {
+				break // the operator names it twice
+			}
 			v := view{op.Views[i], op, true}
 			if op.lost {
 				v.maker = nil
 			}
-			n.views = append(n.views, v)
+			n.views = slices.Insert(n.views, at, v)
 		}
 	}
 }

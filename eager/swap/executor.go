@@ -123,7 +123,7 @@ func New(opts Options, costs *hw.Host, dev *stream.Device, mem alloc.Allocator, 
 // Place gives s the device block b: a new allocation instance.
 func (x *Executor) Place(s *Storage, b alloc.Block) {
 	s.Block, s.Uses = b, [2]stream.Event{}
-	s.Arrives, s.Pending = 0, false
+	s.Arrives, s.Pending, s.Since = 0, false, 0
 	x.rename(s)
 	if x.watch != nil {
 		x.watch.Bound(s, b)
@@ -170,7 +170,7 @@ func (x *Executor) Touch(s *Storage) {
 		cause = stream.Fault
 	}
 	x.Join(s.Arrives, cause)
-	s.Pending = false
+	s.Pending, s.Since = false, x.dev.End(stream.Compute)
 }
 
 // Arriving tells whether s is on its way in, see Options.Settle.
@@ -303,7 +303,7 @@ func (x *Executor) In(s *Storage, b alloc.Block, stage int32, why Reason) {
 		x.watch.Bound(s, b)
 	}
 	e := x.move(s, b, c, hw.H2D, in)
-	s.Arrives, s.Pending, s.fault = e, true, why == Demand
+	s.Arrives, s.Pending, s.Since, s.fault = e, true, 0, why == Demand
 	c.Busy = e
 	x.Stats.InBytes += s.Bytes
 	x.Stats.Ins[why]++

@@ -61,6 +61,10 @@ type Storage struct {
 	Block   alloc.Block
 	Arrives stream.Event
 	Pending bool
+	// Since is the command of the compute stream behind which other streams may
+	// touch the device copy, beyond what the program orders: the wait for a
+	// swap-in, or the latest operator that ran again and touched it.
+	Since stream.Event
 	// Uses are the latest commands on streams other than compute that touch
 	// the device copy: collectives, transfers between stages.
 	Uses [2]stream.Event

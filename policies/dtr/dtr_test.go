@@ -102,11 +102,13 @@ func TestTies(t *testing.T) {
 // TestScores: quick comparisons say what exact ones do.
 func TestScores(t *testing.T) {
 	number := rapid.OneOf(rapid.Int64Range(0, 20), rapid.Int64Range(0, 1<<40), rapid.Int64Range(1<<52, 1<<53))
+	over := rapid.OneOf(number, rapid.Int64Range(-20, 0), rapid.Int64Range(-1<<53, -1<<52))
 	rapid.Check(t, func(t *rapid.T) {
 		var n [6]int64
 		for i := range n {
 			n[i] = number.Draw(t, "n")
 		}
+		n[0], n[3] = over.Draw(t, "over"), over.Draw(t, "over")
 		if rapid.Bool().Draw(t, "near") { // the same but for one
 			n[3], n[4], n[5] = n[0], n[1], n[2]
 			k := rapid.IntRange(0, 5).Draw(t, "which")

@@ -16,9 +16,12 @@ type storage struct {
 	// direction.
 	known [2]bool
 	sum   [2]sim.Time
-	next  [2][]int32 // neighbours by direction, with repetitions
-	class int32      // number in classes, if it is evicted; -1 = none
-	mark  uint32
+	// settled tells of a storage that is not resident, by direction: nothing
+	// that reaches it in that direction knows its sum.
+	settled [2]bool
+	next    [2][]int32 // neighbours by direction, with repetitions
+	class   int32      // number in classes, if it is evicted; -1 = none
+	mark    uint32
 }
 
 // Directions.
@@ -31,12 +34,15 @@ const (
 type graph struct {
 	storages []storage
 	classes  bool // union-find classes are kept
+	sums     bool // sums of neighbourhoods are asked for
 	unions   []union
 	mark     uint32
 	stack    []int32
 }
 
-// union is an element of union-find: the root of a tree holds the sum.
+// union is an element of union-find: the root of a tree holds the sum. It may be
+// less than the cost of what is evicted, negative even: storages take their whole
+// cost away when they come back, that of views made meanwhile included.
 type union struct {
 	up  int32 // -1 = root
 	sum sim.Time
@@ -59,6 +65,10 @@ func (g *graph) operator(cost sim.Time, inputs, results []int32) {
 				g.storages[r].next[backward] = append(g.storages[r].next[backward], i)
 				g.storages[i].next[forward] = append(g.storages[i].next[forward], r)
 			}
+		}
+		g.unsettle(r, forward)
+		for _, i := range inputs {
+			g.unsettle(i, backward)
 		}
 		counted := false
 		for _, before := range results[:k] {
@@ -101,16 +111,36 @@ func (g *graph) back(id int32) {
 
 // changed forgets the sums that a storage that left or came back is part of: its
 // own, those of what it is computed from, and those of what is computed from it,
-// as far as evicted storages lead.
+// as far as evicted storages lead. It turns back where nothing behind knows a
+// sum, so that long chains of what is gone are not followed at every change.
 func (g *graph) changed(id int32) {
-	g.storages[id].known = [2]bool{}
-	g.walk(id, backward, func(n *storage) { n.known[forward] = false })
-	g.walk(id, forward, func(n *storage) { n.known[backward] = false })
+	if !g.sums {
+		return
+	}
+	s := &g.storages[id]
+	s.known, s.settled = [2]bool{}, [2]bool{true, true}
+	for way := range s.next {
+		g.walk(id, 1-way, func(n *storage) bool {
+			n.known[way] = false
+			turn := n.settled[way]
+			n.settled[way] = true
+			return turn
+		})
+	}
+}
+
+// unsettle tells that a new edge leads to id in a direction, and from there on.
+func (g *graph) unsettle(id int32, way int) {
+	if s := &g.storages[id]; g.sums && !s.resident {
+		s.settled[way] = false
+		g.walk(id, way, func(n *storage) bool { n.settled[way] = false; return false })
+	}
 }
 
 // walk visits once what is reached from id, itself excepted, in a direction
-// through storages that are not resident.
-func (g *graph) walk(id int32, way int, visit func(*storage)) {
+// through storages that are not resident, and for which visit does not tell to
+// turn back.
+func (g *graph) walk(id int32, way int, visit func(*storage) (turn bool)) {
 	g.mark++
 	g.storages[id].mark = g.mark
 	g.stack = append(g.stack[:0], id)
@@ -123,8 +153,7 @@ func (g *graph) walk(id int32, way int, visit func(*storage)) {
 				continue
 			}
 			n.mark = g.mark
-			visit(n)
-			if !n.resident {
+			if turn := visit(n); !turn && !n.resident {
 				g.stack = append(g.stack, i)
 			}
 		}
@@ -137,10 +166,12 @@ func (g *graph) around(id int32, way int) sim.Time {
 	s := &g.storages[id]
 	if !s.known[way] {
 		var sum sim.Time
-		g.walk(id, way, func(n *storage) {
+		g.walk(id, way, func(n *storage) bool {
 			if !n.resident {
 				sum += n.cost
+				n.settled[way] = false
 			}
+			return false
 		})
 		s.sum[way], s.known[way] = sum, true
 	}

@@ -26,7 +26,7 @@ type Policy struct {
 
 // New makes a policy; o must hold allowed values.
 func New(o Options) *Policy {
-	return &Policy{options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass"}}
+	return &Policy{options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass", sums: o.Heuristic == "dtr" || o.Heuristic == "msps"}}
 }
 
 // Needs a lineage, and operators before and after they run.
@@ -127,7 +127,7 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 		if !op.Again {
 			p.graph.storages[id].access = p.clock
 		}
-		if role == policies.Output && !p.graph.storages[id].resident {
+		if role == policies.Output && !p.graph.storages[id].resident && p.there(h, op.Again, rt) {
 			p.graph.back(id)
 			p.pool.put(id)
 		}
@@ -139,6 +139,16 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 			}
 		}
 	}
+}
+
+// there tells whether an operator has left its result. One that runs again makes
+// nothing of what has been written since.
+func (p *Policy) there(h policies.Handle, again bool, rt policies.Runtime) bool {
+	if !again {
+		return true
+	}
+	t, ok := rt.Tensor(h)
+	return ok && t.OnDevice
 }
 
 // discard gives up the memory of a tensor and tells whether it could.

@@ -76,11 +76,11 @@ func (s score) exactly() float64 {
 // compare is negative if s is the smaller one. Only where the quick quotients
 // cannot tell are the exact ones made.
 func (s *score) compare(o *score) int {
-	const doubt = 1e-14
+	doubt := 1e-14 * math.Abs(o.near) // negative scores are possible, see union
 	switch {
-	case s.near < o.near*(1-doubt):
+	case s.near < o.near-doubt:
 		return -1
-	case s.near > o.near*(1+doubt):
+	case s.near > o.near+doubt:
 		return 1
 	case s.over == o.over && s.bytes == o.bytes && s.stale == o.stale:
 		return 0
