@@ -26,8 +26,8 @@ type Schedule struct {
 	Kernels int32
 	Moves   []Move // in the order in which they were chosen
 	// Allocs are planned allocations of locals, with the kernel that asks for
-	// it; Frees the kernel before which the memory of the same locals goes,
-	// which may be Kernels.
+	// it; Frees the kernel before which the memory of the same locals goes:
+	// Kernels stands for the first of the next iteration.
 	Allocs, Frees []At
 	// Estimate is the device memory at each kernel under the plan, as the
 	// planner reckons.
@@ -226,7 +226,7 @@ func (pl *planner) busy(c *candidate, size sim.Bytes) bool {
 }
 
 // move books the two ways of a period and lowers the estimate between them. One
-// that goes to the SSD must lower it where it is at or above the line.
+// that is not looped must lower it where it is at or above the line.
 func (pl *planner) move(c *candidate, to policies.TierID) bool {
 	size := pl.p.Tensors[c.Tensor].Bytes
 	mv := Move{Period: c.Period, Tier: to}
@@ -248,7 +248,7 @@ func (pl *planner) move(c *candidate, to policies.TierID) bool {
 		if !ok || read <= written {
 			return false
 		}
-		if to == policies.SSDTier && pl.est.aboveCount.between(written+1, read) == 0 {
+		if pl.est.aboveCount.between(written+1, read) == 0 {
 			return false
 		}
 		book(out, pl.c.linkOut, writes)
@@ -359,7 +359,7 @@ func (s *Schedule) hints(memory bool) []policies.Action {
 		}})
 	}
 	for _, f := range s.Frees {
-		if memory && f.Kernel < s.Kernels {
+		if memory {
 			add(0, policies.Discard, f.Tensor, f.Kernel, 0)
 		}
 	}

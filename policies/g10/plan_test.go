@@ -260,7 +260,7 @@ func TestBooking(t *testing.T) {
 	if !reflect.DeepEqual(ledgers, saved) || len(pl.s.Moves) != 2 {
 		t.Error("a refused move left something booked")
 	}
-	// To the SSD only where memory is short in between: kernel 5.
+	// Only where memory is short in between: kernel 5.
 	idle := &planner{p: p, m: machine(2*kb, 10*kb), clock: newClock(p), s: &Schedule{}, est: newEstimate(p, 2*kb, 2*kb)}
 	idle.channels()
 	for k := range idle.est.bytes {
@@ -269,15 +269,14 @@ func TestBooking(t *testing.T) {
 	wide := &candidate{Period: Period{Tensor: 0, From: 3, To: 7}}
 	idle.est.set(3, 9*kb) // written here
 	idle.est.set(6, 9*kb) // read here
-	if idle.move(wide, policies.SSDTier) {
-		t.Error("accepted a move to the SSD that helps nowhere")
-	}
-	if idle.est.set(5, 2*kb); !idle.move(wide, policies.SSDTier) {
-		t.Error("refused a move to the SSD that helps in kernel 5")
-	}
-	idle.est.set(5, 0)
-	if !idle.move(wide, policies.HostTier) {
-		t.Error("refused a move to the host")
+	for _, to := range []policies.TierID{policies.SSDTier, policies.HostTier} {
+		idle.est.set(5, 2*kb-1)
+		if idle.move(wide, to) || idle.c.host[4] != 10*kb {
+			t.Errorf("accepted a move to tier %d that helps nowhere", to)
+		}
+		if idle.est.set(5, 2*kb); !idle.move(wide, to) {
+			t.Errorf("refused a move to tier %d that helps in kernel 5", to)
+		}
 	}
 	// The host holds the tensor from the start of the period to the next use.
 	if !pl.move(&candidate{Period: Period{Tensor: 0, From: 3, To: 7}}, policies.HostTier) {
@@ -326,6 +325,27 @@ func TestLooped(t *testing.T) {
 	// Too short for both ways, though the threshold was met.
 	if pl.move(&candidate{Period: Period{Tensor: 1, From: 3, To: 5, Looped: true}}, policies.SSDTier) {
 		t.Error("accepted a looped period without room for both ways")
+	}
+}
+
+// TestFreesWrap: what dies with the last kernel is freed before the first of the
+// next iteration, and before that one allocates.
+func TestFreesWrap(t *testing.T) {
+	s := &Schedule{Kernels: 4, Allocs: []At{{1, 0}, {2, 2}}, Frees: []At{{1, 2}, {2, 4}}}
+	type hint struct {
+		kind           policies.Kind
+		tensor, kernel int32
+	}
+	var got []hint
+	for _, a := range s.Hints() {
+		got = append(got, hint{a.Kind, a.What.Static, a.Start.N})
+	}
+	want := []hint{{policies.Discard, 2, 0}, {policies.Prefetch, 1, 0}, {policies.Discard, 1, 2}, {policies.Prefetch, 2, 2}}
+	if !slices.Equal(got, want) {
+		t.Errorf("hints %v, want %v", got, want)
+	}
+	if len(s.MoveHints()) != 0 {
+		t.Errorf("hints about moves alone %v, want none", s.MoveHints())
 	}
 }
 
