@@ -40,7 +40,11 @@ func (c *Config) list(t *paper.Table, spec *TableSpec, cells []*CellResult) {
 	if spec.BestFirst {
 		cells, ranks = ranking(cells)
 		t.Columns = append(t.Columns, paper.Column{Name: "rank", Number: true})
-		t.Notes = append(t.Notes, "Rank 1 is recommended: of the strategies that fit the fastest, of equals the first of the file.")
+		note := "Rank 1 is recommended: of the strategies that fit the fastest, of equals the first of the file."
+		if len(cells) > 0 && len(ranks) == 0 {
+			note = "No strategy fits: nothing is recommended."
+		}
+		t.Notes = append(t.Notes, note)
 	}
 	t.Columns = append(t.Columns, paper.Column{Name: "strategy"})
 	for _, name := range show {
@@ -197,7 +201,7 @@ func noteLines(cells []*CellResult) []string {
 			}
 			seen[path+n] = true
 			if said[path]++; said[path] == 1 {
-				lines = append(lines, path+" as it was read:")
+				lines = append(lines, shellPath(r.Point.file(path))+" as it was read:")
 			}
 			lines = append(lines, "  "+n)
 		}

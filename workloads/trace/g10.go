@@ -23,7 +23,7 @@ import (
 func timesIn(dir string, opt Options) (string, error) {
 	nets, err := os.ReadDir(filepath.Join(dir, "traces"))
 	if err != nil {
-		return "", fmt.Errorf("%s: a folder without \"traces\"; allowed: a file, or a folder with traces/NETWORK/cudnnBATCH.txt", dir)
+		return "", fmt.Errorf("%s: a folder of no known layout; allowed: a file, one rank's folder of the Ascend profiler (with %s or kernel_details.csv), or G10's (with traces/NETWORK/cudnnBATCH.txt)", dir, ascendOutput)
 	}
 	var names []string // ReadDir sorts
 	for _, n := range nets {

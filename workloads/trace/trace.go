@@ -189,10 +189,28 @@ func sniffBytes(start []byte) (format, bool) {
 		return dtrFormat, true
 	}
 	// A message of metadata: its length, then an attribute or the version.
-	if size, n := binary.Uvarint(start); n > 0 && size < 1<<16 && n < len(start) && (start[n] == 0x0a || start[n] == 0x12) && !bytes.HasPrefix(line, []byte("{")) {
+	if size, n := binary.Uvarint(start); n > 0 && size < 1<<16 && n < len(start) && (start[n] == 0x0a || start[n] == 0x12) && !looksJSON(start) {
 		return chakraProto, true
 	}
 	return sniffJSON(start)
+}
+
+// looksJSON tells a JSON value, or white space alone, from a protobuf message:
+// "[" and a line break are the length and the first field of one, too.
+func looksJSON(start []byte) bool {
+	const white = " \t\r\n"
+	text := bytes.TrimLeft(start, white)
+	if len(text) == 0 {
+		return true
+	}
+	inside := bytes.TrimLeft(text[1:], white)
+	switch text[0] {
+	case '{':
+		return len(inside) == 0 || inside[0] == '"' || inside[0] == '}'
+	case '[':
+		return len(inside) == 0 || bytes.IndexByte([]byte(`{["]`), inside[0]) >= 0
+	}
+	return false
 }
 
 // sniffJSON tells a JSON format by the keys of the outermost object.

@@ -3,6 +3,7 @@ package trace_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/big"
@@ -215,6 +216,37 @@ func TestOtherWaysToOpen(t *testing.T) {
 	}
 }
 
+// A Chrome trace may be a bare list, over several lines, and end anywhere.
+func TestBareList(t *testing.T) {
+	var file struct {
+		Events []json.RawMessage `json:"traceEvents"`
+	}
+	text, err := os.ReadFile(smallKineto)
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := open(t, smallKineto, trace.Options{})
+	want := workloads.PeakLive(program(t, w), 1)
+	var lines []string
+	for _, e := range file.Events {
+		lines = append(lines, string(e))
+	}
+	all := strings.Join(lines, ",\n")
+	for name, text := range map[string]string{
+		"one line": "[" + all + "]", "lines": "[\n" + all + "\n]", "indented": "[\n  " + all + "\r\n]", "killed": "[\n" + all + ",\n", "space first": "\n\n [\n" + all + "]",
+	} {
+		path := filepath.Join(t.TempDir(), "list.json")
+		write(t, path, text)
+		w, rep := open(t, path, trace.Options{})
+		if got := workloads.PeakLive(program(t, w), 1); rep.Format != "chrome" || got != want {
+			t.Errorf("%s: format %s, peak %d, want %d", name, rep.Format, got, want)
+		}
+	}
+}
+
 // pack copies a file packed with gzip.
 func pack(t testing.TB, from, to string) {
 	t.Helper()
@@ -334,7 +366,10 @@ func TestBadFiles(t *testing.T) {
 		"scratch":           {small, trace.Options{Scratch: make("scratch", "0000 1 B\n")}, "1 workspaces, but the network has 19 kernels"},
 		"border":            {small, trace.Options{Globals: 400}, "is that of a global"},
 		"native":            {make("native", "smartswap-trace 1\nend\n"), trace.Options{}, "native:2: the file has no line \"workload\""},
-		"folder":            {"testdata", trace.Options{}, "a folder without \"traces\""},
+		"folder":            {"testdata", trace.Options{}, "a folder of no known layout; allowed: a file, one rank's folder of the Ascend profiler"},
+		"white space":       {make("white", "\n\n"), trace.Options{}, "white:1: unknown format"},
+		"list, cut":         {make("cutlist", "[\n"), trace.Options{}, "cutlist:2: the file ends inside a value"},
+		"list of messages":  {make("proto", "[\n\x05"), trace.Options{}, "message 1: the file ends inside it"},
 		"network":           {"testdata/g10", trace.Options{Network: "Smal"}, "network \"Smal\"; allowed: Small"},
 		"batch":             {"testdata/g10", trace.Options{Network: "Small", Batch: 65}, "batch size 65 of Small; allowed: 64"},
 	} {
