@@ -201,7 +201,7 @@ func noteLines(cells []*CellResult) []string {
 			}
 			seen[path+n] = true
 			if said[path]++; said[path] == 1 {
-				lines = append(lines, shellPath(r.Point.file(path))+" as it was read:")
+				lines = append(lines, r.Point.tracePath(path)+" as it was read:")
 			}
 			lines = append(lines, "  "+n)
 		}

@@ -336,6 +336,13 @@ func TestBestFirst(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if !strings.HasPrefix(table.Notes[0], "Rank 1 is recommended") {
+		t.Errorf("notes %q", table.Notes)
+	}
+	table = c.table(&TableSpec{Show: []string{"iteration_time_ms"}, BestFirst: true}, []*CellResult{cell("x", "none", 0), cell("x", "lru", 0)})
+	if !slices.Equal(table.Notes, []string{"No strategy fits: nothing is recommended."}) {
+		t.Errorf("notes %q", table.Notes)
+	}
 }
 
 // -set has the shell's view: short names, paths from where the command is run.
@@ -363,13 +370,14 @@ func TestShellSettings(t *testing.T) {
 // What was inferred is said once per trace, and not for ever.
 func TestNoteLines(t *testing.T) {
 	cell := func(path string, notes ...string) *CellResult {
-		r := Result{Point: &Point{}, Status: Simulated}
+		r := Result{Point: &Point{Dir: "folder"}, Status: Simulated}
 		r.Point.Workload.Trace = path
 		r.Outcome.Notes = notes
 		return &CellResult{Cell: &Cell{}, Results: []Result{r}}
 	}
-	got := noteLines([]*CellResult{cell("a", "1", "2"), cell("a", "1", "2"), cell("b", "1"), cell("")})
-	if want := []string{"a as it was read:", "  1", "  2", "b as it was read:", "  1"}; !slices.Equal(got, want) {
+	got := noteLines([]*CellResult{cell(filepath.Join("..", "a"), "1", "2"), cell(filepath.Join("..", "a"), "1", "2"), cell("b", "1"), cell("")})
+	// Paths are those of the shell, whatever the experiment's folder.
+	if want := []string{"a as it was read:", "  1", "  2", filepath.Join("folder", "b") + " as it was read:", "  1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	var many []string
