@@ -25,10 +25,12 @@ type Observer interface {
 	// do not overlap and come in order.
 	Host(*HostSpan)
 	// Memory tells an entry of the device allocator's history, at the host time
-	// at which the dispatching thread caused it.
+	// at which the dispatching thread caused it; nothing where memory is not the
+	// allocator's.
 	Memory(*MemoryEvent)
 	// Counters tells the level of memory whenever it has changed, before the
-	// host's clock goes on.
+	// host's clock goes on; where memory is not the allocator's, when a kernel
+	// ends, too.
 	Counters(rank int, at sim.Time, c Counters)
 }
 
@@ -41,6 +43,9 @@ type RankInfo struct {
 	Capacity, HostCapacity sim.Bytes
 	// Launches tells that a thread of its own launches commands.
 	Launches bool
+	// Kind is what memory the policy runs on. Beside policies.Framework the
+	// allocator hands out addresses alone.
+	Kind policies.MemoryKind
 	// Memory may be looked into at any time; Observe belongs to the run.
 	Memory alloc.Inspector
 }
@@ -71,6 +76,12 @@ type DeviceSpan struct {
 	Tensor  string          // the storage's label
 	Type    profilers.TensorType
 	Forced  bool // a failed allocation or a demand fault made it
+
+	// Of a kernel on memory that is not the allocator's: the part of its span in
+	// which it stood still, and what came to the device and left it since the
+	// kernel before ended.
+	Wait    sim.Time
+	In, Out sim.Bytes
 }
 
 // Thread is a host thread of a rank.
@@ -110,8 +121,9 @@ type MemoryEvent struct {
 }
 
 // Counters are levels of memory in bytes; see alloc.Stats. Host is what is in use
-// of the pinned pool.
-type Counters struct{ Allocated, Active, Reserved, Host sim.Bytes }
+// of the pinned pool. Where memory is not the allocator's, the first three are
+// what is resident on the device, and Host and SSD what lies there.
+type Counters struct{ Allocated, Active, Reserved, Host, SSD sim.Bytes }
 
 // observation tells the observers of a job about one rank.
 type observation struct {
@@ -134,8 +146,10 @@ type observation struct {
 	launch HostSpan // the running launch, or the last one
 
 	commands int64
-	copied   DeviceSpan // announced by the executor, issued next
-	last     stream.ID  // of the command issued last
+	copied   DeviceSpan    // announced by the executor, issued next
+	last     stream.ID     // of the command issued last
+	ledger   stream.Ledger // of the paged memory, when the last kernel ended
+	stood    sim.Time      // how long the compute stream had waited for it when the running kernel began
 	streams  [stream.Count]labels
 	span     HostSpan
 	event    MemoryEvent
@@ -193,11 +207,13 @@ func newObservation(r *rank, devices []int) *observation {
 	o.placeAt.pc = -1
 	o.launch.Place.Op, o.launch.Place.Name = -1, r.opName()
 	memory := r.mem.(alloc.Inspector)
-	memory.Observe(o.traced)
+	if r.paged == nil {
+		memory.Observe(o.traced)
+	}
 	for _, x := range to {
 		x.Rank(RankInfo{
 			Rank: r.index, Devices: devices, Capacity: r.job.cfg.capacity(), HostCapacity: r.pool.Capacity(),
-			Launches: r.slots > 0, Memory: memory,
+			Launches: r.slots > 0, Kind: r.needs.Memory, Memory: memory,
 		})
 	}
 	return o
@@ -265,6 +281,11 @@ func (o *observation) traced(t alloc.Trace) {
 }
 
 func (o *observation) counters() Counters {
+	if o.r.paged != nil {
+		l := o.r.paged.Ledger()
+		on := l.Device + o.r.unmoved
+		return Counters{Allocated: on, Active: on, Reserved: on, Host: l.Tiers[policies.HostTier], SSD: l.Tiers[policies.SSDTier]}
+	}
 	s := o.r.mem.Stats()
 	return Counters{
 		Allocated: sim.Bytes(s.Allocated.Current), Active: sim.Bytes(s.Active.Current), Reserved: sim.Bytes(s.Reserved.Current),
@@ -276,10 +297,15 @@ func (o *observation) counters() Counters {
 // waits for cause. Whatever this instant did to memory is done.
 func (o *observation) pause(waits bool, cause HostCause) {
 	o.still, o.waits, o.cause, o.since = true, waits, cause, o.r.eng.Now()
+	o.level()
+}
+
+// level tells the counters if they have changed.
+func (o *observation) level() {
 	if c := o.counters(); c != o.told {
 		o.told = c
 		for _, x := range o.to {
-			x.Counters(o.r.index, o.since, c)
+			x.Counters(o.r.index, o.r.eng.Now(), c)
 		}
 	}
 }
@@ -357,6 +383,9 @@ func (o *observation) launched(s stream.ID, c *stream.Command) {
 func (o *observation) started(s stream.ID, c *stream.Command) {
 	if labelled(c.Kind) {
 		o.streams[s].spans[0].Start = o.r.eng.Now()
+		if o.r.paged != nil {
+			o.stood = o.r.dev.Lane(stream.Compute).Wait[stream.Fault]
+		}
 	}
 }
 
@@ -367,6 +396,16 @@ func (o *observation) retired(s stream.ID, c *stream.Command) {
 	q := &o.streams[s]
 	span := &q.spans[0]
 	span.End = o.r.eng.Now()
+	if o.r.paged != nil {
+		span.Wait = o.r.dev.Lane(stream.Compute).Wait[stream.Fault] - o.stood
+		l := o.r.paged.Ledger()
+		for tier := range l.In {
+			span.In += l.In[tier] - o.ledger.In[tier]
+			span.Out += l.Out[tier] - o.ledger.Out[tier]
+		}
+		o.ledger = l
+		o.level()
+	}
 	for _, x := range o.to {
 		x.Device(span)
 	}

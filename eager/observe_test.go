@@ -9,6 +9,7 @@ import (
 	"smartswap/eager/eagertest"
 	"smartswap/eager/stream"
 	"smartswap/hw"
+	"smartswap/policies"
 	"smartswap/sim"
 	"smartswap/workloads"
 
@@ -176,6 +177,70 @@ func TestObserved(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pages is an observer of one rank whose memory is not the allocator's.
+type pages struct {
+	kind     policies.MemoryKind
+	levels   []eager.Counters
+	at       []sim.Time
+	wait     sim.Time
+	busy     sim.Time
+	in, out  sim.Bytes
+	memories int
+}
+
+func (p *pages) Rank(r eager.RankInfo) { p.kind = r.Kind }
+func (p *pages) Device(s *eager.DeviceSpan) {
+	p.busy += s.End - s.Start - s.Wait
+	p.wait += s.Wait
+	p.in += s.In
+	p.out += s.Out
+}
+func (p *pages) Host(*eager.HostSpan)      {}
+func (p *pages) Memory(*eager.MemoryEvent) { p.memories++ }
+func (p *pages) Counters(_ int, at sim.Time, c eager.Counters) {
+	p.levels, p.at = append(p.levels, c), append(p.at, at)
+}
+
+// checkPages runs cfg, whose report is want, once more under observation: what is
+// told adds up to the report.
+func checkPages(t interface{ Fatalf(string, ...any) }, cfg eager.Config, want *eager.Report, capacity sim.Bytes) *pages {
+	p := &pages{}
+	cfg.Observers = []eager.Observer{p}
+	r, err := eager.Run(cfg)
+	if err != nil || !reflect.DeepEqual(r, want) {
+		t.Fatalf("observed: %+v, %v; alone: %+v", r, err, want)
+	}
+	if p.kind == policies.Framework || p.memories > 0 {
+		t.Fatalf("memory of kind %v has %d allocations", p.kind, p.memories)
+	}
+	for i, c := range p.levels {
+		if i > 0 && p.at[i] < p.at[i-1] || c.Allocated != c.Reserved || c.Allocated > capacity {
+			t.Fatalf("at %v: %+v; capacity %d", p.at[i], c, capacity)
+		}
+	}
+	if r.OOM != nil {
+		return p
+	}
+	rank := &r.Ranks[0]
+	for i, c := range p.levels {
+		if c.Allocated > sim.Bytes(rank.Memory.Allocated.Peak) || c.Host > rank.HostPeak {
+			t.Fatalf("at %v: %+v; peaks %d and %d in the report", p.at[i], c, rank.Memory.Allocated.Peak, rank.HostPeak)
+		}
+	}
+	var in, out sim.Bytes
+	for _, it := range r.Iterations {
+		in += it.InBytes
+		out += it.OutBytes
+	}
+	if p.in != in || p.out != out {
+		t.Fatalf("kernels moved %d in and %d out, iterations %d and %d", p.in, p.out, in, out)
+	}
+	if lane := &rank.Lanes[stream.Compute]; cfg.Warmup == 0 && (p.busy != lane.Busy || p.wait != lane.Wait[stream.Fault]) {
+		t.Fatalf("kernels took %v and waited %v, the lane %v and %v", p.busy, p.wait, lane.Busy, lane.Wait[stream.Fault])
+	}
+	return p
 }
 
 // TestObservedByHand follows one operator through all lanes.

@@ -123,7 +123,7 @@ func (m directMemory) Issued(u *stream.Use) {
 // Ledger implements pagedMemory.
 func (m directMemory) Ledger() stream.Ledger {
 	s := m.Stats()
-	l := stream.Ledger{Faults: s.Fetches, PeakDevice: s.Peak}
+	l := stream.Ledger{Faults: s.Fetches, Device: s.Used, PeakDevice: s.Peak, Tiers: s.Held, Peak: s.PeakHeld}
 	for tier := range l.In {
 		l.In[tier], l.Out[tier] = s.Bytes[tier][direct.In], s.Bytes[tier][direct.Out]
 	}

@@ -2,6 +2,7 @@ package eager_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,7 @@ func TestUnifiedProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkRun(t, r)
+		checkPages(t, cfg, r, o.Device)
 		cases++
 		if job.Kinds > 1 {
 			varied++
@@ -367,6 +369,11 @@ func TestDirectPlan(t *testing.T) {
 	}
 	if len(r.Violations) > 0 || r.OOM != nil {
 		t.Fatal(r.Violations, r.OOM)
+	}
+	if p := checkPages(t, config(), r, config().Unified.Device); !slices.ContainsFunc(p.levels, func(c eager.Counters) bool {
+		return c == eager.Counters{Allocated: 40960, Active: 40960, Reserved: 40960, SSD: 40960}
+	}) {
+		t.Errorf("levels %+v, want one tensor on each side at some time", p.levels)
 	}
 	it := r.Iterations[2]
 	if it.OutBytes != 40960 || it.SSDOut != 40960 || it.InBytes != 40960 || it.SSDIn != 40960 || it.Span != 3*sim.Millisecond+20*us {

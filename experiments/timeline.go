@@ -14,6 +14,7 @@ import (
 	"smartswap/formats/snapshot"
 	"smartswap/hw"
 	"smartswap/paper"
+	"smartswap/policies"
 	"smartswap/results"
 	"smartswap/results/timeline"
 	"smartswap/sim"
@@ -85,11 +86,24 @@ func (e *experiment) timeline(best *Result, folder string) error {
 		return fmt.Errorf("%s: the observed run is another one: fingerprint %016x, want %016x", folder, o.Fingerprint, best.Runs[0].Fingerprint)
 	}
 	figure := memoryFigure(rec, best.Point.String())
+	files := []output{{"trace.json", rec.WriteTrace}, {"memory.svg", figure.SVG}, {"memory.png", figure.PNG}}
+	if rec.Info(0).Kind == policies.Framework {
+		files = append(files, allocations(rec, best.Point)...)
+	}
+	for _, f := range files {
+		if err := results.WriteFile(filepath.Join(folder, f.name), f.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocations are the files about the framework's allocator.
+func allocations(rec *timeline.Recorder, p *Point) []output {
 	files := []output{
-		{"trace.json", rec.WriteTrace}, {"memory.svg", figure.SVG}, {"memory.png", figure.PNG},
 		{"snapshot.pickle", func(w io.Writer) error {
 			s := rec.Snapshot()
-			s.Settings = history.Settings(history.Setup{Options: best.Point.Allocator, Capacity: rec.Info(0).Capacity})
+			s.Settings = history.Settings(history.Setup{Options: p.Allocator, Capacity: rec.Info(0).Capacity})
 			return snapshot.Write(w, s)
 		}},
 	}
@@ -100,12 +114,7 @@ func (e *experiment) timeline(best *Result, folder string) error {
 			output{filepath.Join(profile, "memory_record.csv"), func(w io.Writer) error { return rec.WriteSamples(w, rank) }},
 			output{filepath.Join(profile, "operator_memory.csv"), func(w io.Writer) error { return rec.WriteTensors(w, rank) }})
 	}
-	for _, f := range files {
-		if err := results.WriteFile(filepath.Join(folder, f.name), f.write); err != nil {
-			return err
-		}
-	}
-	return nil
+	return files
 }
 
 // memoryFigure shows all ranks in ms and GiB.

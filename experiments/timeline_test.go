@@ -1,8 +1,14 @@
 package experiments
 
 import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,6 +89,108 @@ func TestTimelines(t *testing.T) {
 	defer f.Close()
 	if s, err := snapshot.Read(f, "snapshot.pickle"); err != nil || len(s.Settings) == 0 || len(s.Segments) == 0 {
 		t.Errorf("%v", err)
+	}
+}
+
+// Memory that is not the allocator's has no allocations to show, but how much is
+// where, and what kernels waited for.
+func TestPagedTimelines(t *testing.T) {
+	example, err := filepath.Abs(filepath.Join("..", "configs", "example.trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`
+name = "paged"
+node.name = "a100-40-1"
+node.device.hbm = "14500MiB"
+host = "none"
+iterations = 4
+warmup = 2
+
+[workload]
+kind = "trace"
+trace = %q
+
+[[strategy]]
+name = "uvm"
+policy = "uvm"
+
+[[strategy]]
+name = "g10"
+policy = "g10"
+options = { memory = "direct", tiers = "both" }
+`, example)
+	folder := t.TempDir()
+	lines := filepath.Join(folder, "timelines")
+	if code, _, stderr := runFile(t, t.Context(), config, NewSimulator(), "-out", folder, "-timeline", lines); code != exitDone {
+		t.Fatal(stderr)
+	}
+	rows, err := csv.NewReader(strings.NewReader(tree(t, folder)["paged/rows.csv"])).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(row int, column string) float64 {
+		x, err := strconv.ParseFloat(rows[row][slices.Index(rows[0], column)], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	got := tree(t, lines)
+	for i, cell := range []string{"paged/00-paged_uvm/", "paged/01-paged_g10/"} {
+		var files []string
+		for _, name := range names(got) {
+			if rest, ok := strings.CutPrefix(name, cell); ok {
+				files = append(files, rest)
+			}
+		}
+		if want := []string{"memory.png", "memory.svg", "trace.json"}; !slices.Equal(files, want) {
+			t.Fatalf("%s: files %v, want %v", cell, files, want)
+		}
+		var trace struct {
+			Events []struct {
+				Name string          `json:"name"`
+				Cat  string          `json:"cat"`
+				Ph   string          `json:"ph"`
+				Args json.RawMessage `json:"args"`
+			} `json:"traceEvents"`
+		}
+		if err := json.Unmarshal([]byte(got[cell+"trace.json"]), &trace); err != nil {
+			t.Fatal(err)
+		}
+		var in, out, wait float64
+		kernels := 0
+		peak := map[string]float64{}
+		for _, e := range trace.Events {
+			var args map[string]any
+			if err := json.Unmarshal(e.Args, &args); e.Args != nil && err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case e.Ph == "C":
+				peak[e.Name] = max(peak[e.Name], args["bytes"].(float64))
+			case e.Cat == "kernel":
+				kernels++
+				in += args["bytes in"].(float64)
+				out += args["bytes out"].(float64)
+				wait += args["memory wait ns"].(float64)
+			}
+		}
+		// Two iterations are kept, those that rows are about.
+		row := i + 1
+		if in != 2*value(row, "in_bytes") || out != 2*value(row, "out_bytes") || math.Abs(wait/1e6-2*value(row, "stall_fault_ms")) > 1e-3 {
+			t.Errorf("%s: %v in, %v out, waited %v ns; the table has %v, %v, %v ms an iteration", cell, in, out, wait, value(row, "in_bytes"), value(row, "out_bytes"), value(row, "stall_fault_ms"))
+		}
+		if kernels != 246 || in == 0 {
+			t.Errorf("%s: %d kernels, %v bytes in", cell, kernels, in)
+		}
+		host, device := value(row, "host_bytes"), value(row, "peak_allocated_bytes")
+		if peak["resident bytes"] == 0 || peak["resident bytes"] > device || peak["host bytes"] > host || (host > 0) != (peak["host bytes"] > 0) || peak["allocated bytes"] > 0 {
+			t.Errorf("%s: counters up to %v; the table has %v on the device, %v on the host", cell, peak, device, host)
+		}
+		if tiers := host + value(row, "ssd_out_bytes"); tiers == 0 {
+			t.Errorf("%s: nothing lies anywhere else", cell)
+		}
 	}
 }
 

@@ -120,11 +120,14 @@ func (e *NoRoom) Error() string {
 type Stats struct {
 	Bytes     [tiers][directions]sim.Bytes // of transfers that ended
 	Transfers [tiers][directions]int64
-	Stall     sim.Time  // kernels waited for memory or content
-	Fetches   int64     // transfers in that a kernel had to ask for
-	Withdrawn int64     // transfers out given up because the tensor was needed again
-	Peak      sim.Bytes // of memory in use
-	NoRoom    *NoRoom   // nil: none
+	Stall     sim.Time         // kernels waited for memory or content
+	Fetches   int64            // transfers in that a kernel had to ask for
+	Withdrawn int64            // transfers out given up because the tensor was needed again
+	Used      sim.Bytes        // memory in use now
+	Peak      sim.Bytes        // of memory in use
+	Held      [tiers]sim.Bytes // on each tier now, with what is on its way there
+	PeakHeld  [tiers]sim.Bytes
+	NoRoom    *NoRoom // nil: none
 }
 
 // New returns the memory of a device that runs program p. failed is called at
@@ -217,7 +220,11 @@ func (m *Memory) needs(p *plan) []need {
 }
 
 // Stats are the sums up to now.
-func (m *Memory) Stats() Stats { return m.stats }
+func (m *Memory) Stats() Stats {
+	s := m.stats
+	s.Used, s.Held = m.used, m.held
+	return s
+}
 
 // Issued notes a kernel.
 func (m *Memory) Issued(u *stream.Use) {
@@ -321,6 +328,7 @@ func (m *Memory) evict(id int32, to policies.TierID) {
 	}
 	t.place, t.tier = leaving, to
 	m.held[to] += t.bytes
+	m.stats.PeakHeld[to] = max(m.stats.PeakHeld[to], m.held[to])
 	m.push(to, Out, id)
 }
 

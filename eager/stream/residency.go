@@ -40,7 +40,10 @@ type Ledger struct {
 	Dropped sim.Bytes    // of storages without references, forgotten to make room
 	Faults  int64        // kernels that missed something when they began
 	Missed  sim.Bytes    // what they missed
-	// Peaks of the device and of the tiers since the last ResetPeaks.
+	// What is on the device and on the tiers.
+	Device sim.Bytes
+	Tiers  [2]sim.Bytes
+	// Peaks of these since the last ResetPeaks.
 	PeakDevice sim.Bytes
 	Peak       [2]sim.Bytes
 }

@@ -259,11 +259,12 @@ func (m *Memory) Ledger() stream.Ledger {
 	bytes := func(pages int64) sim.Bytes { return sim.Bytes(pages) * page }
 	l := stream.Ledger{
 		Mapped: bytes(c.mapped), Dropped: bytes(c.dropped), Faults: c.faulted,
-		Missed:     bytes(c.faults[nowhere] + c.faults[host] + c.faults[ssd]),
-		PeakDevice: bytes(c.peak[device]),
+		Missed: bytes(c.faults[nowhere] + c.faults[host] + c.faults[ssd]),
+		Device: bytes(m.driver.book.used[device]), PeakDevice: bytes(c.peak[device]),
 	}
 	for i, p := range [2]place{host, ssd} {
 		l.In[i], l.Out[i], l.Peak[i] = bytes(c.in[p]), bytes(c.out[p]), bytes(c.peak[p])
+		l.Tiers[i] = bytes(m.driver.book.used[p])
 	}
 	return l
 }

@@ -21,6 +21,11 @@
 // allocations: "correlation" ties a kernel to its launch, "External id" to its
 // operator.
 //
+// Memory that is not the allocator's, paged or run by a planner, has no lanes of
+// copies and no allocations: kernels say how long they waited for it and what
+// moved since the one before, counters what is resident. It has no memory tables
+// and no snapshot either.
+//
 // # Where to start reading
 //
 //	recorder.go  Recorder: from observations to spans, lives and levels

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 
 	"smartswap/eager/alloc"
 	"smartswap/formats/ascend"
@@ -61,9 +62,14 @@ func (k *rank) device0() string { return fmt.Sprintf("NPU:%d", k.info.Devices[0]
 // since lists the levels of the iterations kept. The first is that of their
 // beginning.
 func (k *rank) since() []level {
-	kept := slices.Clone(k.levels.all())
+	all, from := k.levels.all(), k.from()
+	first := sort.Search(len(all), func(i int) bool { return all[i].at >= from })
+	if first == len(all) || all[first].at > from {
+		first = max(0, first-1)
+	}
+	kept := slices.Clone(all[first:])
 	if len(kept) > 0 {
-		kept[0].at = max(kept[0].at, k.from())
+		kept[0].at = max(kept[0].at, from)
 	}
 	return kept
 }

@@ -76,6 +76,8 @@ type work struct {
 	kind       stream.Kind
 	dir        hw.Direction
 	forced     bool
+	wait       sim.Time
+	in, out    sim.Bytes
 }
 
 // step is a host span.
@@ -155,12 +157,16 @@ func (r *Recorder) Rank(info eager.RankInfo) {
 // Device implements eager.Observer.
 func (r *Recorder) Device(s *eager.DeviceSpan) {
 	k := r.ranks[s.Rank]
+	if k.paged() { // a host that takes no time and does not allocate is not heard of
+		k.reach(s.Place.Iteration, r.opts.Iterations, s.Start)
+	}
 	if s.Place.Iteration < k.first {
 		return
 	}
 	w := work{
 		start: s.Start, end: s.End, name: s.Place.Name, op: s.Place.Op, command: s.Command, storage: s.Storage, bytes: s.Bytes,
 		iteration: int32(s.Place.Iteration), layer: s.Place.Layer, lane: s.Stream, kind: s.Kind, dir: s.Dir, forced: s.Forced,
+		wait: s.Wait, in: s.In, out: s.Out,
 	}
 	if s.Kind == stream.Copy {
 		w.name = s.Tensor
@@ -267,8 +273,21 @@ func (k *rank) reach(iteration, keep int, at sim.Time) {
 	k.levels.drop(func(l *level) bool { last--; return last >= 0 })
 }
 
-// from is when what is kept begins.
-func (k *rank) from() sim.Time { return k.begins[k.first] }
+// from is when what is kept begins: with the host, which allocates, or, where
+// memory is not the allocator's, with the first kernel.
+func (k *rank) from() sim.Time {
+	if k.paged() {
+		for i := range k.device.all() {
+			if w := &k.device.all()[i]; !k.old(w.iteration) {
+				return w.start
+			}
+		}
+	}
+	return k.begins[k.first]
+}
+
+// paged tells that memory is not the allocator's.
+func (k *rank) paged() bool { return k.info.Kind != policies.Framework }
 
 // old tells whether a span of iteration i is older than what is kept: it ended
 // late, after others of its kind that are.

@@ -170,6 +170,10 @@ func (t *tracer) streams() {
 			t.slice(laneStream+int(w.lane), catCopy, w.name, w.start, w.end, fields...)
 			continue
 		}
+		if t.k.paged() {
+			fields = append(fields, chrome.Field{Name: "memory wait ns", Value: nanoseconds(w.wait)},
+				chrome.Field{Name: "bytes in", Value: int64(w.in)}, chrome.Field{Name: "bytes out", Value: int64(w.out)})
+		}
 		if w.layer > 0 {
 			fields = append(fields, chrome.Field{Name: "layer", Value: int(w.layer)})
 		}
@@ -200,14 +204,22 @@ func (t *tracer) arrows() {
 // memory writes counters at each change, and, as the PyTorch profiler does, the
 // allocations and releases of the iterations kept.
 func (t *tracer) memory() {
-	counters := [...]struct {
+	type counter struct {
 		name string
 		of   func(*eager.Counters) sim.Bytes
-	}{
+	}
+	counters := []counter{
 		{"allocated bytes", func(c *eager.Counters) sim.Bytes { return c.Allocated }},
 		{"active bytes", func(c *eager.Counters) sim.Bytes { return c.Active }},
 		{"reserved bytes", func(c *eager.Counters) sim.Bytes { return c.Reserved }},
 		{"host bytes", func(c *eager.Counters) sim.Bytes { return c.Host }},
+	}
+	if t.k.paged() {
+		counters = []counter{
+			{"resident bytes", func(c *eager.Counters) sim.Bytes { return c.Allocated }},
+			{"host bytes", func(c *eager.Counters) sim.Bytes { return c.Host }},
+			{"SSD bytes", func(c *eager.Counters) sim.Bytes { return c.SSD }},
+		}
 	}
 	levels := t.k.since()
 	for _, c := range counters {
