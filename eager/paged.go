@@ -233,11 +233,13 @@ func (r *rank) starved(err error) {
 	if errors.As(err, &f) {
 		o.Iteration, o.Op = f.Iteration, fmt.Sprintf("operator %d", f.Index)
 		o.Cause.Requested, o.Cause.Rounded = f.Need, f.Need
+		o.Cause.Allocated, o.Cause.Reserved, o.Cause.Capacity = r.unmoved, r.unmoved, f.Capacity+r.unmoved
 	}
 	var n *direct.NoRoom
 	if errors.As(err, &n) {
 		o.Iteration, o.Op = r.reached, fmt.Sprintf("operator %d", n.Kernel)
 		o.Cause.Requested, o.Cause.Rounded, o.Cause.Allocated, o.Cause.Reserved = n.Need, n.Need, n.Used, n.Used
+		o.Cause.Capacity, o.Cause.LargestFree = n.Capacity, min(n.Largest, max(0, n.Capacity-n.Used)) // there may be more addresses than memory
 	}
 	r.job.oom = o
 	r.eng.Stop()

@@ -254,7 +254,7 @@ func TestUnifiedStarves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.OOM == nil || r.OOM.Cause.Requested != 2*40960 || !strings.Contains(r.OOM.Error(), "its operands have 81920 bytes, the device 61440") {
+	if r.OOM == nil || r.OOM.Cause.Requested != 2*40960 || r.OOM.Cause.Capacity != 15*4096 || !strings.Contains(r.OOM.Error(), "its operands have 81920 bytes, the device 61440") {
 		t.Errorf("out of memory: %v", r.OOM)
 	}
 }
@@ -387,6 +387,8 @@ func TestDirectPlan(t *testing.T) {
 		cfg.Unified.Device, cfg.DirectAsBuilt = 60000, asBuilt
 		if r, err := eager.Run(cfg); err != nil || (r.OOM == nil) != fits {
 			t.Errorf("60,000 bytes, as built %v: %v, %v", asBuilt, r.OOM, err)
+		} else if c := r.OOM; c != nil && (c.Cause.LargestFree == 0 || c.Cause.LargestFree >= c.Cause.Requested || c.Cause.LargestFree > c.Cause.Free() || c.Cause.Capacity != 60000) {
+			t.Errorf("60,000 bytes: %+v", c.Cause)
 		}
 	}
 }

@@ -344,7 +344,11 @@ func oomText(o *OOM) string {
 	if o.Rematerialized > 0 {
 		return fmt.Sprintf("recomputation above %.1f ms", o.Allowed.Milliseconds())
 	}
-	return fmt.Sprintf("OOM: requested %s, free %s of %s GiB", fineGiB(o.Requested), fineGiB(o.Free), gib(o.Capacity))
+	text := fmt.Sprintf("OOM: requested %s, free %s of %s GiB", fineGiB(o.Requested), fineGiB(o.Free), gib(o.Capacity))
+	if o.LargestFree < o.Requested && o.Requested <= o.Free {
+		text += fmt.Sprintf(", %s in one range", fineGiB(o.LargestFree))
+	}
+	return text
 }
 
 // fineGiB keeps small requests visible.

@@ -345,6 +345,19 @@ func TestBestFirst(t *testing.T) {
 	}
 }
 
+// Free memory that is in too small pieces is told so.
+func TestOutOfMemoryText(t *testing.T) {
+	for want, o := range map[string]*OOM{
+		"OOM": nil,
+		"OOM: requested 3.000, free 2.000 of 9.0 GiB":                     {Requested: 3 * sim.GiB, Free: 2 * sim.GiB, Capacity: 9 * sim.GiB, LargestFree: sim.GiB},
+		"OOM: requested 2.000, free 2.000 of 9.0 GiB, 1.000 in one range": {Requested: 2 * sim.GiB, Free: 2 * sim.GiB, Capacity: 9 * sim.GiB, LargestFree: sim.GiB},
+	} {
+		if got := oomText(o); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // -set has the shell's view: short names, paths from where the command is run.
 func TestShellSettings(t *testing.T) {
 	c := &Config{Path: filepath.Join("some", "where", "x.toml")}
