@@ -117,6 +117,30 @@ workload.batch = [4, 5]
 	if err != nil || len(cells) != 2 {
 		t.Errorf("%d cells, %v: a setting reduces the axis to its value", len(cells), err)
 	}
+	// A list takes the place of the axis's, and the last setting counts.
+	list := []any{int64(7), int64(5), int64(6)}
+	for _, settings := range [][]Setting{{{"workload.batch", list, "-set"}}, {{"workload.batch", int64(9), "-set"}, {"workload.batch", list, "-set"}}} {
+		c.Settings = settings
+		cells, err := c.Cells((&fake{}).Devices)
+		if err != nil || len(cells) != 6 {
+			t.Fatalf("%v: %d cells, %v", settings, len(cells), err)
+		}
+		for i, cell := range cells {
+			if want := list[i/2]; cell.Points[0].Workload.Batch != want || cell.Axes[0] != show(want) {
+				t.Errorf("%v: cell %d has batch %d, axis %v, want %v", settings, i, cell.Points[0].Workload.Batch, cell.Axes, want)
+			}
+		}
+	}
+	c.Settings = []Setting{{"workload.batch", list, "-set"}, {"workload.batch", int64(9), "-set"}}
+	if cells, err := c.Cells((&fake{}).Devices); err != nil || len(cells) != 2 || cells[0].Points[0].Workload.Batch != 9 {
+		t.Errorf("%d cells, %v: the last setting counts", len(cells), err)
+	}
+	for _, list := range [][]any{{}, {int64(1), int64(1)}, {int64(1), "x"}} {
+		c.Settings = []Setting{{"workload.batch", list, "-set"}}
+		if _, err := c.Cells((&fake{}).Devices); err == nil || !strings.Contains(err.Error(), "-set: workload.batch = ") {
+			t.Errorf("%v: error %v", list, err)
+		}
+	}
 }
 
 // Divisions have more forms than a text: as -set gives them, as a file does.

@@ -92,21 +92,39 @@ func (c *Config) Cells(devices func(node map[string]any) (int, error)) ([]*Cell,
 	return cells, nil
 }
 
-// axes are the file's, those that a setting overrides reduced to its value.
+// axes are the file's, those that a setting overrides reduced to its value, or
+// with its values.
 func (c *Config) axes() ([]Axis, error) {
 	axes := slices.Clone(c.Axes)
 	for _, s := range c.Settings {
+		values := []any{s.Value}
+		if c.spreads(&s) {
+			values = s.Value.([]any)
+		}
 		trial := c.base
-		if err := assign(trial.fields(), "", splitKey(s.Key), s.Value); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Origin, err)
+		for i, v := range values {
+			if err := assign(trial.fields(), "", splitKey(s.Key), v); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.Origin, err)
+			}
+			if slices.ContainsFunc(values[:i], func(o any) bool { return show(o) == show(v) }) {
+				return nil, fmt.Errorf("%s: %s = %s: %s stands there twice", s.Origin, s.Key, show(s.Value), show(v))
+			}
 		}
 		for i := range axes {
 			if axes[i].Key == s.Key {
-				axes[i].Values = []any{s.Value}
+				axes[i].Values = values
 			}
 		}
 	}
 	return axes, nil
+}
+
+// spreads tells whether a setting is a list of values for an axis, none of whose
+// values is a list itself.
+func (c *Config) spreads(s *Setting) bool {
+	list, ok := s.Value.([]any)
+	isList := func(v any) bool { _, ok := v.([]any); return ok }
+	return ok && len(list) > 0 && slices.ContainsFunc(c.Axes, func(a Axis) bool { return a.Key == s.Key && !slices.ContainsFunc(a.Values, isList) })
 }
 
 // product lists all combinations, the last axis varying fastest.
@@ -178,7 +196,9 @@ func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 		overlay = append(overlay, leaf{splitKey(a.Key), values[i]})
 	}
 	for _, s := range c.Settings {
-		overlay = append(overlay, leaf{splitKey(s.Key), s.Value})
+		if !slices.ContainsFunc(axes, func(a Axis) bool { return a.Key == s.Key }) { // or axes has done so
+			overlay = append(overlay, leaf{splitKey(s.Key), s.Value})
+		}
 	}
 	for _, l := range overlay {
 		if err := assign(setup.fields(), "", l.path, l.value); err != nil {
