@@ -25,7 +25,7 @@ var options = map[string][]policies.Params{
 		{"memory": "direct", "tiers": "ssd", "compat_line_factor": 1.060606, "compat_last_pass": 0.9},
 	},
 	"flashneuron": {{"gpu_bytes": int64(1 << 30)}},
-	"uvm":         {{"victim": "used"}},
+	"uvm":         {{"victim": "used"}, {"dead": "dropped"}},
 	"deepum":      {{"degree": int64(1)}},
 	"smartswap": {
 		{"preset": "paper", "redundant_bytes": int64(64 << 20), "reduction_bytes": int64(64 << 20)},

@@ -234,7 +234,7 @@ func (a *ascendReader) steps(path string) {
 		}
 	}
 	if sum != 0 {
-		a.rep.note(Inferred, path, "recorded, for comparison: step %d ps, computing %d ps; the kernels compute %d ps", length, sum, a.compute)
+		a.rep.note(Inferred, path, "recorded, for comparison: step %v, computing %v; the kernels compute %v", length, sum, a.compute)
 	}
 }
 
