@@ -141,11 +141,22 @@ func (s *Simulator) Check(p *Point) error {
 		case p.Strategy.ZeRO != 1:
 			return &keyError{"strategy.zero", fmt.Sprintf(" = %d: want 1; a trace is as it was recorded", p.Strategy.ZeRO)}
 		}
-		_, err := s.trace(p)
-		if err == nil && (p.Strategy.AllLayouts || p.Strategy.Layouts != nil) {
-			err = &keyError{"strategy.layouts", ": a trace is as it was recorded; only a decoder has layouts"}
+		t, err := s.trace(p)
+		if err != nil {
+			return err
 		}
-		return err
+		for _, r := range t.workload.Ranks() {
+			if len(r.Devices) == 0 {
+				continue // the run says so
+			}
+			if d := slices.Max(r.Devices); d >= node.Devices {
+				return &keyError{"node.name", fmt.Sprintf(": node %s has %d devices, the trace %s has ranks on devices up to %d", node.Name, node.Devices, t.workload.Name(), d)}
+			}
+		}
+		if p.Strategy.AllLayouts || p.Strategy.Layouts != nil {
+			return &keyError{"strategy.layouts", ": a trace is as it was recorded; only a decoder has layouts"}
+		}
+		return nil
 	}
 	m, err := p.model()
 	if err != nil {

@@ -478,3 +478,25 @@ func TestAllocatorColumns(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// A trace whose ranks need devices that the node does not have is refused
+// before anything runs.
+func TestTraceNeedsItsDevices(t *testing.T) {
+	content, err := os.ReadFile("../configs/example.trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "second.trace")
+	moved := strings.Replace(string(content), "rank devices=0", "rank devices=1", 1)
+	if moved == string(content) {
+		t.Fatal("the example has no rank on device 0")
+	}
+	if err := os.WriteFile(path, []byte(moved), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr strings.Builder
+	code := Main(background, []string{"../configs/my-trace.toml", "-set", "trace=" + path, "-out", t.TempDir()}, &stdout, &stderr)
+	if code != 2 || !strings.Contains(stderr.String(), "node a100-40-1 has 1 devices, the trace") {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+}
