@@ -209,8 +209,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 // TestPublishedG10 runs configs/table3-g10.toml and holds every cell against
 // the published fraction of ideal: within the larger of 0.02 and a tenth, in the
 // same order, jobs that do not fit included; noise on kernel times changes it by
-// less than 0.01. What does not hold is listed, and
-// must not hold. -short runs BERT-256 alone.
+// less than 0.01. What does not hold is listed, and must not hold. -short runs
+// BERT-256 alone.
 func TestPublishedG10(t *testing.T) {
 	if _, err := os.Stat("../../shared/data/g10"); err != nil {
 		t.Skipf("no G10 data beside the repository: %v", err)
@@ -324,7 +324,7 @@ func TestPublishedG10(t *testing.T) {
 		if l, ok := limit[name]; ok {
 			most = l
 		}
-		if mean > most {
+		if mean > most && !testing.Short() { // one workload alone is no mean
 			t.Errorf("%s: mean difference %.4f, want at most %g", name, mean, most)
 		}
 	}
