@@ -4,13 +4,12 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"smartswap/formats/formatstest"
 	"smartswap/policies"
 	"smartswap/policies/flashneuron"
 	"smartswap/policies/g10"
@@ -31,15 +30,10 @@ func (r row) String() string {
 	return fmt.Sprintf("%s-%d %s ssd %g", r.network, r.batch, r.policy, r.ssd)
 }
 
-// published reads a table of dir; want says which rows are kept.
-func published(t *testing.T, dir string, want func(row) bool) (list []row) {
+// published reads the published results; want says which rows are kept.
+func published(t *testing.T, want func(row) bool) (list []row) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "published-results.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	lines, err := csv.NewReader(f).ReadAll()
+	lines, err := csv.NewReader(formatstest.Open(t, "g10", "published-results.csv")).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +90,7 @@ func (r row) memory(t *testing.T, p *policies.Nominal) (Options, *policies.Plan)
 // TestPublishedResults holds the published runs of planner-run memory against
 // ours: within 0.02 or 10 % of the fraction of ideal in each cell.
 func TestPublishedResults(t *testing.T) {
-	dir := shared(t)
-	rows := published(t, dir, func(r row) bool { return slices.Contains([]string{"FlashNeuron", "G10GDSSSD", "G10GDSFULL"}, r.policy) })
+	rows := published(t, func(r row) bool { return slices.Contains([]string{"FlashNeuron", "G10GDSSSD", "G10GDSFULL"}, r.policy) })
 	type result struct {
 		fraction, steady float64
 		within           bool
@@ -113,7 +106,7 @@ func TestPublishedResults(t *testing.T) {
 	for _, r := range rows {
 		res, again := done[r.String()]
 		if !again {
-			p := network(t, dir, r.network, r.batch)
+			p := network(t, r.network, r.batch)
 			o, plan := r.memory(t, p)
 			rig := newRig(t, o, p, plan)
 			if ends := rig.run(t, 3); len(ends) == 3 {
@@ -161,13 +154,12 @@ func TestPublishedResults(t *testing.T) {
 
 // TestPublishedSelection: FlashNeuron moves the published pages, to the page.
 func TestPublishedSelection(t *testing.T) {
-	dir := shared(t)
 	for _, c := range []struct {
 		network string
 		batch   int
 		pages   int64 // published-traffic.csv
 	}{{"BERT_Base", 256, 2657376}, {"ResNet152", 1280, 65040772}} {
-		p := network(t, dir, c.network, c.batch)
+		p := network(t, c.network, c.batch)
 		choice := flashneuron.Select(p, gpu)
 		var bytes sim.Bytes
 		for _, l := range choice.Offloaded {
@@ -190,7 +182,6 @@ func TestPublishedSelection(t *testing.T) {
 // memory ran short, is known from the timelines for the host: 0, 1065825 and 2334901
 // pages. Of BERT every page comes out.
 func TestPublishedPlans(t *testing.T) {
-	dir := shared(t)
 	for _, c := range []struct {
 		network   string
 		batch     int
@@ -201,7 +192,7 @@ func TestPublishedPlans(t *testing.T) {
 		{"Inceptionv3", 1536, 20206786 - 1065825, 7038712, 0.06},
 		{"ResNet152", 1280, 35827967 - 2334901, 28533808, 0.012},
 	} {
-		p := network(t, dir, c.network, c.batch)
+		p := network(t, c.network, c.batch)
 		s, err := g10.Plan(p, g10.A100())
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +213,6 @@ func TestPublishedPlans(t *testing.T) {
 
 // TestPlanningTime: the origin takes minutes to hours for these.
 func TestPlanningTime(t *testing.T) {
-	dir := shared(t)
 	for _, w := range []struct {
 		network string
 		batches []int
@@ -232,7 +222,7 @@ func TestPlanningTime(t *testing.T) {
 		{"ResNet152", []int{256, 512, 768, 1024, 1280, 1536}},
 	} {
 		for _, b := range w.batches {
-			p := network(t, dir, w.network, b)
+			p := network(t, w.network, b)
 			start := time.Now()
 			s, err := g10.Plan(p, g10.A100())
 			took := time.Since(start)

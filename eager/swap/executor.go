@@ -611,32 +611,24 @@ func (x *Executor) drainQueue(buffers bool) bool {
 
 // drainHolds releases the device blocks of all stages and tells whether there
 // were any.
-func (x *Executor) drainHolds() (got bool) {
-	if x.armed == nil {
-		return false
-	}
-	for i, list := range x.armed.holds {
-		got = got || len(list) > 0
-		for _, h := range list {
-			x.release(h)
-		}
-		x.armed.holds[i] = list[:0]
-	}
-	return got
+func (x *Executor) drainHolds() bool {
+	return x.armed != nil && drainStages(x.armed.holds, x.release)
 }
 
 // drainGuards lets go of the storages of all stages and tells whether there were
 // any.
-func (x *Executor) drainGuards() (got bool) {
-	if x.armed == nil {
-		return false
-	}
-	for i, list := range x.armed.guards {
+func (x *Executor) drainGuards() bool {
+	return x.armed != nil && drainStages(x.armed.guards, x.unguard)
+}
+
+// drainStages hands what waits at each stage to end, stage by stage.
+func drainStages[T any](stages [][]T, end func(T)) (got bool) {
+	for i, list := range stages {
 		got = got || len(list) > 0
-		for _, g := range list {
-			x.unguard(g)
+		for _, one := range list {
+			end(one)
 		}
-		x.armed.guards[i] = list[:0]
+		stages[i] = list[:0]
 	}
 	return got
 }

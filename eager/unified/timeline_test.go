@@ -2,43 +2,19 @@ package unified
 
 import (
 	"bufio"
-	"compress/gzip"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"smartswap/formats/formatstest"
 	"smartswap/formats/g10"
 	"smartswap/policies"
 	planner "smartswap/policies/g10"
 	"smartswap/sim"
 )
-
-// shared is the folder of G10's data, which is not part of the repository.
-func shared(t testing.TB) string {
-	t.Helper()
-	dir := filepath.Join("..", "..", "..", "shared", "data", "g10")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no G10 data beside the repository: %v", err)
-	}
-	return dir
-}
-
-func unzip(t testing.TB, path string) *bufio.Scanner {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bufio.NewScanner(z)
-}
 
 // line is one kernel of a timeline.
 type line struct {
@@ -48,8 +24,8 @@ type line struct {
 	hostUsed, deviceUsed    int64
 }
 
-func readTimeline(t testing.TB, path string) (lines []line) {
-	s := unzip(t, path)
+func readTimeline(t testing.TB, name string) (lines []line) {
+	s := bufio.NewScanner(formatstest.Open(t, "g10", "kernel-timelines", name))
 	for s.Scan() {
 		var l line
 		var it, k int
@@ -67,27 +43,13 @@ type origin struct {
 	times [3][]sim.Time // nothing faults, inputs, everything
 }
 
-func readOrigin(t testing.TB, dir, net string, batch int) *origin {
+func readOrigin(t testing.TB, net string, batch int) *origin {
 	t.Helper()
 	var o origin
-	open := func(path string) *os.File {
-		f, err := os.Open(filepath.Join(dir, path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	zipped := func(path string) *gzip.Reader {
-		z, err := gzip.NewReader(open(path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return z
-	}
+	open := func(path string) io.Reader { return formatstest.Open(t, "g10", filepath.FromSlash(path)) }
 	var err error
 	k, n := fmt.Sprintf("graph/%s-%d.kernels.csv.gz", net, batch), fmt.Sprintf("graph/%s-%d.tensors.csv.gz", net, batch)
-	if o.graph, err = g10.ReadTables(zipped(k), k, zipped(n), n); err != nil {
+	if o.graph, err = g10.ReadTables(open(k), k, open(n), n); err != nil {
 		t.Fatal(err)
 	}
 	for i, suffix := range []string{"", "InputPF", "PF"} {
@@ -150,7 +112,6 @@ func originOptions() Options {
 // kernel asks for is not specified, and what comes first is gone first; there
 // the length of the second iteration is compared.
 func TestTimelines(t *testing.T) {
-	dir := shared(t)
 	lru := policies.Paging{Oldest: true}
 	deepUM := policies.Paging{Oldest: true, Lookahead: 8, Spare: true, DropDead: true}
 	for _, c := range []struct {
@@ -172,8 +133,8 @@ func TestTimelines(t *testing.T) {
 			if testing.Short() && c.net != "BERT_Base" {
 				t.Skip("large")
 			}
-			want := readTimeline(t, filepath.Join(dir, "kernel-timelines", fmt.Sprintf("%s-%d-%s.txt.gz", c.net, c.batch, c.policy)))
-			o := readOrigin(t, dir, c.net, c.batch)
+			want := readTimeline(t, fmt.Sprintf("%s-%d-%s.txt.gz", c.net, c.batch, c.policy))
+			o := readOrigin(t, c.net, c.batch)
 			n := len(o.graph.Kernels)
 			if len(want) != 2*n {
 				t.Fatalf("%d lines for %d kernels", len(want), n)
@@ -229,11 +190,10 @@ func TestTimelines(t *testing.T) {
 // iteration is as fast as one that knows it, from the iteration on in which
 // both prefetch from the start.
 func TestLearningCatchesUp(t *testing.T) {
-	dir := shared(t)
 	paging := policies.Paging{Oldest: true, Lookahead: 8, Spare: true, DropDead: true}
 	opt := originOptions()
 	for _, batch := range []int{128, 256, 512} {
-		o := readOrigin(t, dir, "BERT_Base", batch)
+		o := readOrigin(t, "BERT_Base", batch)
 		n := len(o.graph.Kernels)
 		var spans [2][]int64
 		for learns := range 2 {
@@ -274,7 +234,6 @@ func TestLearningCatchesUp(t *testing.T) {
 // where the order of two reads that begin at one kernel is not specified. In the
 // others a handful take another time, where the plans differ.
 func TestPlannedTimelines(t *testing.T) {
-	dir := shared(t)
 	for _, c := range []struct {
 		net    string
 		batch  int
@@ -288,8 +247,8 @@ func TestPlannedTimelines(t *testing.T) {
 		{"ResNet152", 1280, 12, 0.002, 104_858, 1648},
 	} {
 		t.Run(fmt.Sprintf("%s-%d", c.net, c.batch), func(t *testing.T) {
-			want := readTimeline(t, filepath.Join(dir, "kernel-timelines", fmt.Sprintf("%s-%d-prefetch_lru.txt.gz", c.net, c.batch)))
-			o := readOrigin(t, dir, c.net, c.batch)
+			want := readTimeline(t, fmt.Sprintf("%s-%d-prefetch_lru.txt.gz", c.net, c.batch))
+			o := readOrigin(t, c.net, c.batch)
 			opt := originOptions()
 			plan, err := planner.Plan(o.nominal(), planner.A100())
 			if err != nil {

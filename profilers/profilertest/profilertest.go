@@ -18,12 +18,15 @@ func Conform(t *testing.T, p profilers.Profiler) {
 	if fields != p.Fields() || costs != p.Costs() {
 		t.Error("fields or costs are not constant")
 	}
-	for name, c := range map[string]sim.Time{
-		"PerOp": costs.PerOp, "PerTensor": costs.PerTensor, "PerStats": costs.PerStats,
-		"PerRecord": costs.PerRecord, "PerIteration": costs.PerIteration, "PerBorder": costs.PerBorder,
+	for _, c := range []struct {
+		name string
+		cost sim.Time
+	}{
+		{"PerOp", costs.PerOp}, {"PerTensor", costs.PerTensor}, {"PerStats", costs.PerStats},
+		{"PerRecord", costs.PerRecord}, {"PerIteration", costs.PerIteration}, {"PerBorder", costs.PerBorder},
 	} {
-		if c < 0 {
-			t.Errorf("%s = %d ps is negative", name, c)
+		if c.cost < 0 {
+			t.Errorf("%s = %d ps is negative", c.name, c.cost)
 		}
 	}
 	if fields == 0 {

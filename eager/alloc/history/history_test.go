@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"smartswap/eager/alloc"
+	"smartswap/formats/formatstest"
 	"smartswap/formats/snapshot"
 	"smartswap/sim"
 )
@@ -78,11 +77,8 @@ func replay(t *testing.T, s *snapshot.Snapshot) (*History, *Result) {
 // segments in the same order, hands out every block at the recorded address,
 // and ends with the recorded blocks.
 func TestRecordedJobs(t *testing.T) {
-	dir := filepath.Join(root(t), "..", "shared", "data", "memory-snapshot")
+	dir := formatstest.Shared(t, "memory-snapshot")
 	text, err := os.ReadFile(filepath.Join(dir, "expected.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the recorded snapshots are not here")
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,11 +140,7 @@ func TestRecordedJobs(t *testing.T) {
 // The pad of torch_npu shows in what it asks the driver for: without it the
 // model goes another way, and says where.
 func TestWrongDialectDiffers(t *testing.T) {
-	path := filepath.Join(root(t), "..", "shared", "data", "memory-snapshot", "msinsight", "snapshot_1768383987920985470.pkl")
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("the recorded snapshot is not here")
-	}
-	s := read(t, path)
+	s := read(t, formatstest.Shared(t, "memory-snapshot", "msinsight", "snapshot_1768383987920985470.pkl"))
 	o := alloc.DefaultOptions()
 	h, err := Rebuild(s, 0, o)
 	if err != nil {
