@@ -227,9 +227,9 @@ func (g *generator) normBackward(u int, weight NameID, dy StorageID, s normSaved
 	dx = g.tensor(lGradient, BF16, rows, width)
 	family, bytes := hw.NormGrad, int64(6)
 	if g.m.Style == GPT {
-		// The gradients of weight and bias are kernels of their own, which
-		// read both again: pytorch aten/src/ATen/native/cuda/layer_norm_kernel.cu,
-		// NVIDIA/apex csrc/layer_norm_cuda_kernel.cu.
+		// Assumed, as the kernels of PyTorch and Apex are remembered: the
+		// gradients of weight and bias are kernels of their own, which read
+		// the input and the output's gradient again.
 		family, bytes = hw.LayerNormGrad, 10
 	}
 	work := moving(family, int64(rows)*int64(width), bytes)
