@@ -6,6 +6,7 @@ import (
 
 	"smartswap/paper"
 	"smartswap/workloads"
+	"smartswap/workloads/trace"
 )
 
 // recorded is the number of iterations that a workload has of its own; 1 for
@@ -21,7 +22,7 @@ func recorded(w workloads.Workload) int {
 func runInfo(c *call) error {
 	opt := c.traceFlags()
 	iteration := c.flags.Int("iteration", 0, "`number` of the iteration to look into, from 0")
-	top := c.flags.Int("top", 10, "`number` of storages to list")
+	top := c.flags.Int("top", 10, "`number` of storages and of idle gaps to list")
 	if err := c.parse(1); err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func runInfo(c *call) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: %s, %d iterations of %d ranks, %d tokens each\n", w.Name(), rep.Format, recorded(w), len(w.Ranks()), w.Tokens())
 	overview := paper.Table{Title: fmt.Sprintf("Iteration %d", *iteration), Columns: []paper.Column{{Name: ""}}, Notes: []string{
-		"device time: sum of the measured kernels; host time: sum of what was recorded per operator",
+		"device time: sum of the measured kernels; host time: sum of the host's own gaps, recorded between operators (when the device was idle is told below)",
 		"peak live: requested bytes, residents and workspaces included",
 	}}
 	for _, name := range summaryNames {
@@ -56,18 +57,90 @@ func runInfo(c *call) error {
 			return err
 		}
 	}
-	if err := overview.Terminal(c.stdout); err != nil {
-		return err
+	if rep.KindFrom != "" {
+		overview.Notes = append(overview.Notes, "kind: inferred: "+rep.KindFrom)
 	}
-	for i := range largest {
-		if *top == 0 {
-			break
+	tables := []paper.Table{overview}
+	if len(rep.Streams) == 0 {
+		note := "idle gaps of the device: not told: nothing in the file (" + rep.Format + ") says when the device started a kernel"
+		if rep.Format == "et" {
+			note += "; a Kineto trace of the same run does: -kineto FILE"
 		}
-		if err := largest[i].Terminal(c.stdout); err != nil {
+		tables[0].Notes = append(tables[0].Notes, note)
+	} else {
+		tables = append(tables, streamsTable(rep.Streams))
+		for i := range rep.Streams[:min(len(rep.Streams), gapsOf)] {
+			if t := gapsTable(&rep.Streams[i], *top); len(t.Rows) > 0 {
+				tables = append(tables, t)
+			}
+		}
+	}
+	if *top > 0 {
+		tables = append(tables, largest...)
+	}
+	for i := range tables {
+		if err := tables[i].Terminal(c.stdout); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// How many streams are listed, and how many with their gaps.
+const (
+	mostStreams = 20
+	gapsOf      = 4
+)
+
+// streamsTable tells when the streams of the recorded device worked.
+func streamsTable(streams []trace.Stream) paper.Table {
+	t := paper.Table{Title: "Recorded device, streams that compute or copy", Columns: []paper.Column{
+		{Name: "stream"}, {Name: "kernels and copies", Number: true}, {Name: "first to last", Number: true}, {Name: "busy", Number: true},
+		{Name: "idle", Number: true}, {Name: "idle share", Number: true}, {Name: "idle gaps", Number: true}, {Name: "longest", Number: true},
+	}, Notes: []string{"idle: no kernel and no copy runs on the stream, whatever the host does; collectives have streams of their own"}}
+	pauses := 0
+	for i := range streams {
+		s := &streams[i]
+		pauses += s.Pauses
+		if i >= mostStreams {
+			continue
+		}
+		longest := "-"
+		if len(s.Longest) > 0 {
+			longest = s.Longest[0].Time.String()
+		}
+		t.Rows = append(t.Rows, []string{
+			s.Name, strconv.Itoa(s.Kernels), s.Span.String(), s.Busy.String(), s.Idle().String(), percent(s.Idle(), s.Span), strconv.Itoa(s.Gaps), longest,
+		})
+	}
+	if more := len(streams) - mostStreams; more > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d more streams, with fewer kernels", more))
+	}
+	if pauses > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d pauses of more than 30 s are left out", pauses))
+	}
+	return t
+}
+
+// gapsTable lists the longest times in which nothing ran on a stream.
+func gapsTable(s *trace.Stream, top int) paper.Table {
+	list := s.Longest[:min(top, len(s.Longest))]
+	t := paper.Table{Title: fmt.Sprintf("Idle gaps of the device, %s: the longest %d of %d", s.Name, len(list), s.Gaps), Columns: []paper.Column{
+		{Name: "at", Number: true}, {Name: "idle", Number: true}, {Name: "after kernel"}, {Name: "before kernel"},
+	}}
+	for _, g := range list {
+		t.Rows = append(t.Rows, []string{g.At.String(), g.Time.String(), shorten(g.Before), shorten(g.After)})
+	}
+	return t
+}
+
+// shorten cuts names of kernels, which may be pages of template arguments.
+func shorten(name string) string {
+	const most = 48
+	if r := []rune(name); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return name
 }
 
 // summaryNames are what the cells of a summary are.

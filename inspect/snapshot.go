@@ -253,7 +253,7 @@ func sampleTable(r *history.Result) paper.Table {
 }
 
 // percent is part/whole for people.
-func percent(part, whole sim.Bytes) string {
+func percent[T sim.Bytes | sim.Time](part, whole T) string {
 	if whole == 0 {
 		return "-"
 	}

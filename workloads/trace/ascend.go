@@ -78,6 +78,7 @@ func openAscendMemory(rep *Report, path string, opt Options) (*native.Trace, err
 
 // ascendReader gathers the timeline of a profile.
 type ascendReader struct {
+	streams  []string // names that kernels share
 	rep      *Report
 	opt      Options
 	t        timeline
@@ -103,7 +104,7 @@ func (a *ascendReader) kernels(path string) error {
 			if len(a.t.kernels) == maxRecords {
 				return fmt.Errorf("%s:%d: more than %d kernels", name, k.Line, maxRecords)
 			}
-			v := tlKernel{name: k.Type, at: k.Start, start: k.Start, time: k.Duration}
+			v := tlKernel{name: k.Type, kernel: strings.Clone(k.Name), at: k.Start, start: k.Start, time: k.Duration}
 			if v.name == "" {
 				v.name = k.Name
 			}
@@ -115,6 +116,7 @@ func (a *ascendReader) kernels(path string) error {
 				}
 			} else {
 				a.compute += k.Duration
+				v.stream = a.streamName(k.Stream)
 				if streams[k.Stream]++; len(streams) > 1 && streams[k.Stream] == 1 {
 					others++
 				}
@@ -144,6 +146,21 @@ func (a *ascendReader) kernels(path string) error {
 		a.to = max(a.to, k.end())
 	}
 	return nil
+}
+
+// streamName is the name of a stream of kernels.
+func (a *ascendReader) streamName(stream string) string {
+	if stream == "" || stream == "N/A" {
+		return "without a number"
+	}
+	if i := slices.Index(a.streams, stream); i >= 0 {
+		return a.streams[i]
+	}
+	stream = strings.Clone(stream)
+	if len(a.streams) < maxStreams {
+		a.streams = append(a.streams, stream)
+	}
+	return stream
 }
 
 // tensors reads the allocations that live during the chosen kernels. Only the

@@ -47,7 +47,11 @@ func openChakra(rep *Report, path string, opt Options, read func(io.Reader, stri
 		c.index[g.Nodes[i].ID] = i
 	}
 	c.b = workloads.NewBuilder(c.names, nil)
-	p, err := c.program()
+	sign := ""
+	if i := slices.IndexFunc(g.Nodes, func(n chakra.Node) bool { return trainsAt(n.Name) >= 0 }); i >= 0 {
+		sign = g.Nodes[i].Name
+	}
+	p, err := c.program(kindOf(rep, sign))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -79,7 +83,7 @@ type reach [workloads.NumLanes]int
 
 // program writes the nodes in order. A lane runs in order, so that a wait for
 // the last work that a node depends on is enough.
-func (c *chakraConverter) program() (*workloads.Program, error) {
+func (c *chakraConverter) program(kind string) (*workloads.Program, error) {
 	b, order := c.b, c.g.Order()
 	done := make([]reach, len(c.g.Nodes))
 	var count reach
@@ -119,7 +123,7 @@ func (c *chakraConverter) program() (*workloads.Program, error) {
 	}
 	b.Mark(workloads.MarkForwardEnd, 1, 0)
 	b.Mark(workloads.MarkIterationEnd, 0, 0)
-	return b.Program("train")
+	return b.Program(kind)
 }
 
 // laneOf is where a node runs on the device, if it does.

@@ -21,6 +21,7 @@
 //	kineto.go    Chrome traces of Kineto and its kin
 //	timeline.go  both become a program here: one order, inferred uses
 //	reconcile.go lost releases, found by the allocator's own totals
+//	streams.go   when the recorded device was idle
 //
 // And graphs without memory:
 //

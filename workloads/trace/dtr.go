@@ -35,7 +35,7 @@ func openDTR(rep *Report, path string, opt Options) (*native.Trace, error) {
 		return nil, err
 	}
 	c.outputs()
-	p, names, err := c.write()
+	p, names, err := c.write(kindOf(rep, c.sign()))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.file, err)
 	}
@@ -50,6 +50,19 @@ func openDTR(rep *Report, path string, opt Options) (*native.Trace, error) {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".log")
 	rank := workloads.Rank{Devices: []int{0}, Residents: p.Storages[:p.Residents:p.Residents]}
 	return native.NewTrace(base, 0, names, []workloads.Rank{rank}, [][]*workloads.Program{{p}}), nil
+}
+
+// sign is what shows that the log is of a training step; "" = nothing.
+func (c *dtrConverter) sign() string {
+	if c.backward {
+		return "ANNOTATION BACKWARD"
+	}
+	for i := range c.steps {
+		if trainsAt(c.steps[i].name) >= 0 {
+			return c.steps[i].name
+		}
+	}
+	return ""
 }
 
 // dtrConverter resolves names first, then writes: residents come before all

@@ -50,12 +50,15 @@ func openET(rep *Report, path string, opt Options) (*native.Trace, error) {
 		return nil, fmt.Errorf("%s: no tensor on a device in the graph; it cannot become a workload", c.file)
 	}
 	if opt.Kineto != "" {
-		if c.times, err = pair(rep, c.g, c.file, opt); err != nil {
+		var k *kineto
+		var partner map[int64]int
+		if k, partner, err = pair(rep, c.g, c.file, opt); err != nil {
 			return nil, err
 		}
+		c.times, rep.Streams = k.nodeTimes(partner, c.from, c.to)
 	}
 	c.convert()
-	p, names, err := c.write()
+	p, names, err := c.write(kindOf(rep, c.sign()))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.file, err)
 	}
@@ -66,6 +69,16 @@ func openET(rep *Report, path string, opt Options) (*native.Trace, error) {
 	name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".json")
 	rank := workloads.Rank{Devices: []int{0}, Residents: p.Storages[:p.Residents:p.Residents]}
 	return native.NewTrace(name, 0, names, []workloads.Rank{rank}, [][]*workloads.Program{{p}}), nil
+}
+
+// sign is what shows that the chosen step is one of training; "" = nothing.
+func (c *etConverter) sign() string {
+	for i := range c.g.Nodes {
+		if n := &c.g.Nodes[i]; n.ID >= c.from && n.ID < c.to && trainsAt(n.Name) >= 0 {
+			return n.Name
+		}
+	}
+	return ""
 }
 
 // nodeTime is what a paired trace tells of a node: the time of its kernels on
@@ -407,15 +420,15 @@ func (c *etConverter) report(rep *Report) {
 	rep.note(Inferred, c.file, "which nodes work: the innermost that touch the device and are no allocations or views; families and phases, from names")
 }
 
-// pair finds the times of a graph's nodes in a Kineto trace of the same run.
+// pair finds a graph's nodes among the operators of a Kineto trace of the same run.
 // Where record-function ids and names of the trace agree with the graph's, they
 // are the link. Older traces number otherwise; then each thread of the graph is
 // found again as a run of operators of the same names in the trace. If more than
 // one node in ten has no partner, the files are not of one run.
-func pair(rep *Report, g *et.Graph, file string, opt Options) (map[int64]nodeTime, error) {
-	k := kineto{rep: rep, opt: Options{Member: opt.KinetoMember}, annotations: true}
+func pair(rep *Report, g *et.Graph, file string, opt Options) (*kineto, map[int64]int, error) {
+	k := &kineto{rep: rep, opt: Options{Member: opt.KinetoMember}, annotations: true}
 	if err := k.read(opt.Kineto); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	partner := k.byID(g)
 	how := "record-function ids"
@@ -434,13 +447,13 @@ func pair(rep *Report, g *et.Graph, file string, opt Options) (map[int64]nodeTim
 		}
 	}
 	if len(missing)*10 > nodes {
-		return nil, fmt.Errorf("%s: %d of %d nodes have no partner in %s, such as %s; the two are not of one run", file, len(missing), nodes, opt.Kineto, strings.Trim(fmt.Sprint(missing[:min(3, len(missing))]), "[]"))
+		return nil, nil, fmt.Errorf("%s: %d of %d nodes have no partner in %s, such as %s; the two are not of one run", file, len(missing), nodes, opt.Kineto, strings.Trim(fmt.Sprint(missing[:min(3, len(missing))]), "[]"))
 	}
 	if len(missing) > 0 {
 		rep.note(Skipped, file, "%d nodes have no partner in the paired trace; they take no time", len(missing))
 	}
 	rep.note(Inferred, file, "nodes are paired with %d host operators by %s", len(partner), how)
-	return k.nodeTimes(partner), nil
+	return k, partner, nil
 }
 
 // byID pairs nodes and operators of k whose ids and names agree.
@@ -538,8 +551,10 @@ func (k *kineto) align(nodes []*et.Node, order []int, start int, budget *int, pa
 }
 
 // nodeTimes sums the kernels of each paired operator of the busiest device. A
-// kernel belongs to the innermost operator around the call that launched it.
-func (k *kineto) nodeTimes(partner map[int64]int) map[int64]nodeTime {
+// kernel belongs to the innermost operator around the call that launched it. The
+// streams are of all work from the first to the last kernel of the nodes from id
+// from to below to.
+func (k *kineto) nodeTimes(partner map[int64]int, from, to int64) (map[int64]nodeTime, []Stream) {
 	node := make(map[int]int64, len(partner)) // by operator
 	for id, op := range partner {
 		node[op] = id
@@ -555,12 +570,23 @@ func (k *kineto) nodeTimes(partner map[int64]int) map[int64]nodeTime {
 		}
 	}
 	times := make(map[int64]nodeTime)
+	begin, end := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, op := range k.innermost(points) {
 		if id, ok := node[op]; ok {
+			if id >= from && id < to {
+				begin, end = min(begin, work[i].start), max(end, work[i].start)
+			}
 			t := times[id]
 			t[laneByName(work[i].name)] += sim.Time(work[i].duration) * sim.Nanosecond
 			times[id] = t
 		}
 	}
-	return times
+	var list []tlStream
+	for i := range k.work {
+		w := &k.work[i]
+		if w.device == device && w.pid == pid && w.start >= begin && w.start <= end && w.duration <= int64(maxKernelTime/sim.Nanosecond) && laneByName(w.name) == workloads.Compute {
+			list = append(list, tlStream{streamName(w.stream), w.name, w.start, sim.Time(w.duration) * sim.Nanosecond})
+		}
+	}
+	return times, streams(list)
 }

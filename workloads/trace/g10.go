@@ -263,7 +263,7 @@ func convertG10(rep *Report, file, name string, g *g10.Graph, times []sim.Time, 
 	}
 	b.Mark(workloads.MarkBackwardEnd, 1, 0)
 	b.Mark(workloads.MarkIterationEnd, 0, 0)
-	p, err := b.Program("train")
+	p, err := b.Program(kindTrain)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"smartswap/formats/chrome"
@@ -50,6 +51,7 @@ type kineto struct {
 	steps   []hostOp            // ProfilerStep#N
 	launch  map[int64]hostPoint // by correlation: where the host launched
 	noTimes int
+	train   string // the first operator or annotation of a training step
 
 	annotations bool // ops holds annotations of the program too
 }
@@ -105,6 +107,9 @@ func (k *kineto) take(e *chrome.Event) error {
 		k.noTimes++
 		return nil
 	}
+	if k.train == "" && (e.Category == chrome.CPUOp || e.Category == chrome.Annotation) && trainsAt(e.Name) >= 0 {
+		k.train = e.Name
+	}
 	switch {
 	case e.Category.OnDevice():
 		k.work = append(k.work, deviceWork{e.Name, e.Device, e.Stream, e.PID, e.Correlation, e.ExternalID, e.Start, e.Duration})
@@ -131,7 +136,7 @@ func (k *kineto) op(e *chrome.Event) {
 
 // timeline makes the timeline of the busiest device.
 func (k *kineto) timeline() (*timeline, error) {
-	t := &timeline{file: k.file}
+	t := &timeline{file: k.file, train: k.train}
 	from, to, err := k.window()
 	if err != nil {
 		return nil, err
@@ -153,7 +158,7 @@ func (k *kineto) timeline() (*timeline, error) {
 		if w.device != device || w.pid != pid {
 			continue
 		}
-		v := tlKernel{name: w.name, lane: laneByName(w.name), start: w.start, at: w.start, time: sim.Time(min(w.duration, int64(maxKernelTime/sim.Nanosecond)+1)) * sim.Nanosecond}
+		v := tlKernel{name: w.name, kernel: w.name, stream: streamName(w.stream), lane: laneByName(w.name), start: w.start, at: w.start, time: sim.Time(min(w.duration, int64(maxKernelTime/sim.Nanosecond)+1)) * sim.Nanosecond}
 		v.family, v.backward = familyByName(w.name), isBackward(w.name)
 		if at, ok := k.launch[w.correlation]; ok && w.correlation != chrome.None {
 			v.at = min(at.at, w.start)
@@ -191,6 +196,14 @@ func (k *kineto) timeline() (*timeline, error) {
 		t.clip(from, to)
 	}
 	return t, nil
+}
+
+// streamName is a stream's number as text.
+func streamName(stream int64) string {
+	if stream == chrome.None {
+		return "without a number"
+	}
+	return strconv.FormatInt(stream, 10)
 }
 
 // window is the time of the chosen step; all time if none is chosen.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,7 +106,7 @@ func TestRealKineto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened, refused := 0, 0
+	opened, refused, spans := 0, 0, 0
 	for _, row := range rows[1:] {
 		cell := map[string]string{}
 		for i, name := range rows[0] {
@@ -133,11 +134,21 @@ func TestRealKineto(t *testing.T) {
 		}
 		opened++
 		p := program(t, w)
-		got := 0
+		got, collectives := 0, 0
 		for _, in := range p.Instrs {
 			if in.Kind == workloads.Op && in.Kernel >= 0 {
 				got++
+				if in.Lane != workloads.Compute {
+					collectives++
+				}
 			}
+		}
+		if collectives == 0 && cell["device_busy_us"] != "" && rep.Streams[0].Pauses == 0 {
+			_, busy, _ := strings.Cut(cell["device_busy_us"], "=")
+			if s := &rep.Streams[0]; !micros(t, busy, s.Busy) || !micros(t, cell["device_span_us"], s.Span) {
+				t.Errorf("%s: busy %v of %v; want %s of %s us", cell["file"], s.Busy, s.Span, busy, cell["device_span_us"])
+			}
+			spans++
 		}
 		skipped := 0
 		for _, n := range rep.Notes {
@@ -169,9 +180,19 @@ func TestRealKineto(t *testing.T) {
 		}
 	}
 	t.Log(opened, "opened", refused, "refused")
-	if opened < 20 || refused < 4 {
-		t.Errorf("%d opened, %d refused", opened, refused)
+	if opened < 20 || refused < 4 || spans < 15 {
+		t.Errorf("%d opened, %d refused, %d with device time", opened, refused, spans)
 	}
+}
+
+// micros says whether text is so many microseconds, to the nanosecond.
+func micros(t *testing.T, text string, got sim.Time) bool {
+	t.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return math.Round(v*1000) == math.Round(float64(got)/float64(sim.Nanosecond))
 }
 
 // levels are the live bytes after each allocation of the program that the file

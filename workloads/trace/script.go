@@ -58,7 +58,7 @@ type scriptStep struct {
 }
 
 // write makes the program. It begins in the forward pass.
-func (c *script) write() (*workloads.Program, *workloads.Names, error) {
+func (c *script) write(kind string) (*workloads.Program, *workloads.Names, error) {
 	sum := sim.Bytes(0)
 	for _, s := range c.cells {
 		if sum += s.bytes; sum > maxTotalBytes {
@@ -105,7 +105,7 @@ func (c *script) write() (*workloads.Program, *workloads.Names, error) {
 	}
 	b.Mark(open+1, number(open), 0)
 	b.Mark(workloads.MarkIterationEnd, 0, 0)
-	p, err := b.Program("train")
+	p, err := b.Program(kind)
 	return p, names, err
 }
 

@@ -37,6 +37,7 @@ type timeline struct {
 	tensors []tlTensor
 	waits   []tlWait
 	base    sim.Bytes // allocated before the recording and never released in it
+	train   string    // what on the host belongs to a training step; "" = nothing
 }
 
 // tlWait is a time that the host spent waiting for the device. The program waits
@@ -46,7 +47,9 @@ type tlWait struct{ at, time int64 } // ns
 // tlKernel is device work. at is its place in host order: when it was launched,
 // or where the recording does not tell, when it started.
 type tlKernel struct {
-	name      string
+	name      string // of its operator in the program
+	kernel    string // its own
+	stream    string // as the file numbers it; "" = not told
 	family    hw.Family
 	lane      workloads.Lane
 	backward  bool  // part of a backward pass
@@ -112,6 +115,7 @@ func (t *timeline) program(rep *Report, name string, gaps bool) (*native.Trace, 
 	if err := t.bounded(); err != nil {
 		return nil, err
 	}
+	rep.Streams = t.deviceStreams()
 	slices.SortStableFunc(t.kernels, func(a, b tlKernel) int { return cmp.Compare(a.at, b.at) })
 	events := t.merge()
 	phases := t.phases()
@@ -127,7 +131,7 @@ func (t *timeline) program(rep *Report, name string, gaps bool) (*native.Trace, 
 	}
 	w.b = workloads.NewBuilder(w.names, residents)
 	w.b.Grow(len(events))
-	p, err := w.write(events)
+	p, err := w.write(events, kindOf(rep, t.trains()))
 	if err == nil && w.total > maxTotalTime {
 		err = errors.New("the recording spans more than 10^6 s")
 	}
@@ -302,7 +306,7 @@ type tlWriter struct {
 	total                    sim.Time
 }
 
-func (w *tlWriter) write(events []tlEvent) (*workloads.Program, error) {
+func (w *tlWriter) write(events []tlEvent, kind string) (*workloads.Program, error) {
 	t, b := w.t, w.b
 	readers := make([][]int, len(t.kernels)) // tensors whose last user the kernel is
 	writers := make([][]int, len(t.kernels))
@@ -365,7 +369,7 @@ func (w *tlWriter) write(events []tlEvent) (*workloads.Program, error) {
 		}
 	}
 	b.Mark(workloads.MarkIterationEnd, 0, 0)
-	return b.Program("train")
+	return b.Program(kind)
 }
 
 // kernel writes k, which reads and writes the given tensors.
@@ -471,16 +475,80 @@ func (t *timeline) report(rep *Report, w *tlWriter) {
 	rep.note(Inferred, t.file, "the host waits for the device at the end of the iteration")
 }
 
-// isBackward tells by its name whether a kernel belongs to a backward pass.
-func isBackward(name string) bool {
-	name = strings.ToLower(name)
-	for _, part := range []string{"grad", "backward", "bwd"} {
-		if strings.Contains(name, part) && !strings.Contains(name, "clip_grad") {
-			return true
+// Kinds of the programs that Open makes.
+const (
+	kindTrain     = "train"
+	kindInference = "inference" // forward passes alone
+)
+
+// kindOf is the kind of a program of which sign is named after a part of a
+// training step; "" = nothing is. It goes into the report with its reason.
+func kindOf(rep *Report, sign string) string {
+	if sign == "" {
+		rep.KindFrom = "nothing recorded is named after a backward pass or an optimizer"
+		return kindInference
+	}
+	rep.KindFrom = fmt.Sprintf("%q is part of a training step", around(sign, trainsAt(sign)))
+	return kindTrain
+}
+
+// around cuts a name, which may be pages of template arguments, to what stands
+// around byte at.
+func around(name string, at int) string {
+	const before, most = 40, 80
+	if len(name) <= most {
+		return name
+	}
+	from := max(0, min(at-before, len(name)-most))
+	text := strings.ToValidUTF8(name[from:min(from+most, len(name))], "")
+	if from > 0 {
+		text = "…" + text
+	}
+	if from+most < len(name) {
+		text += "…"
+	}
+	return text
+}
+
+// trains names something in the recording that only a training step has; "" if
+// there is nothing.
+func (t *timeline) trains() string {
+	if t.train != "" {
+		return t.train
+	}
+	for i := range t.kernels {
+		k := &t.kernels[i]
+		for _, name := range []string{k.kernel, k.name} {
+			if trainsAt(name) >= 0 {
+				return name
+			}
 		}
 	}
-	return false
+	return ""
 }
+
+// trainsAt is where the name of an operator or a kernel says that it is part of a
+// backward pass or an optimizer; -1 = it does not. Kernels over many tensors,
+// which familyByName takes for an optimizer's, run in inference, too.
+func trainsAt(name string) int {
+	name = strings.ToLower(name)
+	for _, part := range []string{"backward", "grad", "bwd", "adam", "adagrad", "sgd", "optimizer.step"} {
+		if at := strings.Index(name, part); at >= 0 && (part != "grad" || isBackward(name)) {
+			return at
+		}
+	}
+	return -1
+}
+
+// isBackward tells by its name whether a kernel belongs to a backward pass.
+func isBackward(name string) bool {
+	name = notGradients.Replace(strings.ToLower(name))
+	return strings.Contains(name, "grad") || strings.Contains(name, "backward") || strings.Contains(name, "bwd")
+}
+
+// notGradients are names that have "grad" in them and compute none: optimizers,
+// and switches of the framework.
+var notGradients = strings.NewReplacer("clip_grad", "", "adagrad", "", "no_grad", "", "requires_grad", "")
 
 // familyByName sorts a kernel by its name. Measured times stand whatever the
 // family; it matters for the slow-down beside collectives only. The parts are
@@ -498,7 +566,7 @@ func familyByName(name string) hw.Family {
 		return forward
 	}
 	switch {
-	case has("adam", "sgd", "multi_tensor", "optimizer"):
+	case has("adam", "adagrad", "sgd", "multi_tensor", "optimizer"):
 		return hw.OptimizerStep
 	case has("attention", "flash"):
 		return pick(hw.Attention, hw.AttentionGrad)

@@ -65,6 +65,13 @@ type Report struct {
 	Format string   // native, g10, ascend, dtr, chrome, et, chakra or aceso
 	Files  []string // that were read, the main one first
 	Notes  []Note
+	// Streams are those of the device that computes, where the recording tells
+	// when its kernels started: profiles of torch_npu, traces of Kineto and graphs
+	// that are paired with one. nil = it does not tell.
+	Streams []Stream
+	// KindFrom is what the kind of the programs, "train" or "inference", was told
+	// by. "" = the format says it, or is of training steps only.
+	KindFrom string
 
 	list notes.List // becomes Notes when Open returns
 }
