@@ -85,7 +85,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, r Runner,
 	}
 	golden := filepath.Join(cmd.golden, e.name, "rows.csv")
 	if _, err := os.Stat(golden); cmd.check && err != nil {
-		fmt.Fprintf(stdout, "%s: sound, %d cells; no %s to compare with\n", cmd.config, len(e.cells), golden)
+		if _, err := os.Stat(cmd.golden); err != nil {
+			fmt.Fprintf(stderr, "experiment: -check: nothing was compared: %s is sound, but there is no folder %s here; run this where the project is, or name the folder with -golden\n", cmd.config, cmd.golden)
+			return exitInput
+		}
+		fmt.Fprintf(stdout, "%s: sound, %d cells; nothing was compared: no %s, which -regen writes\n", cmd.config, len(e.cells), golden)
 		return exitDone
 	}
 	e.code = code
@@ -120,7 +124,7 @@ func parseArgs(args []string, stderr io.Writer) (*command, error) {
 	})
 	fs.Var((*settingList)(&cmd.sets), "set", "`key=value` replaces a value of the file; may be repeated, e.g. -set node.link.rate=55GB/s")
 	fs.BoolVar(&cmd.list, "list", false, "list the cells and their points, run nothing")
-	fs.BoolVar(&cmd.check, "check", false, "check the file; run and compare if there are committed results")
+	fs.BoolVar(&cmd.check, "check", false, "check the file; run and compare if the folder of -golden, which must exist, has results of it")
 	fs.BoolVar(&cmd.regen, "regen", false, "run and replace the committed results")
 	fs.BoolVar(&cmd.quick, "quick", false, "the file's [quick] form")
 	fs.BoolVar(&cmd.resume, "resume", false, "keep each simulation's outcome, and reuse those kept by the same program")

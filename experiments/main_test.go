@@ -282,8 +282,14 @@ func TestGolden(t *testing.T) {
 		return code, stderr
 	}
 	idle := &fake{}
-	if code, stderr := call(idle, "-check"); code != 0 || idle.runs.Load() != 0 {
-		t.Errorf("-check without committed results: exit code %d, %d runs, %s", code, idle.runs.Load(), stderr)
+	if code, stdout, stderr := runFile(t, background, fakeFile, idle, "-check", "-out", out, "-golden", golden); code != 0 || idle.runs.Load() != 0 || !strings.Contains(stdout, "nothing was compared") {
+		t.Errorf("-check without committed results: exit code %d, %d runs, %s%s", code, idle.runs.Load(), stdout, stderr)
+	}
+	// Without even the folder, nobody looked: as from another working directory.
+	absent := filepath.Join(golden, "none")
+	if code, stdout, stderr := runFile(t, background, fakeFile, idle, "-check", "-out", out, "-golden", absent); code != 2 || idle.runs.Load() != 0 ||
+		stdout != "" || !strings.Contains(stderr, "nothing was compared") || !strings.Contains(stderr, absent) || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("-check without the folder: exit code %d, %d runs, %s%s", code, idle.runs.Load(), stdout, stderr)
 	}
 	if code, stderr := call(&fake{}, "-regen"); code != 0 {
 		t.Fatal(stderr)
