@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"smartswap/hw"
 	"smartswap/paper"
 	"smartswap/sim"
+	"smartswap/workloads/trace"
 )
 
 // runSnapshot replays a memory snapshot's history through the allocators of the
@@ -81,16 +81,30 @@ func readSnapshot(path string) (*snapshot.Snapshot, error) {
 		return nil, err
 	}
 	defer f.Close()
-	in := bufio.NewReader(f)
-	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return snapshot.Read(in, path)
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: is a folder; allowed: a file", path)
 	}
-	z, err := gzip.NewReader(in)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	in := bufio.NewReaderSize(f, sniffed)
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		in = bufio.NewReaderSize(z, sniffed)
 	}
-	return snapshot.Read(io.Reader(z), path)
+	if start, _ := in.Peek(sniffed); len(start) == 0 || start[0] != 0x80 {
+		if what := trace.Recognise(start); what != "" {
+			return nil, fmt.Errorf("%s: is no snapshot: %s", path, what)
+		}
+		if format := trace.Sniff(start); format != "" {
+			return nil, fmt.Errorf("%s: is no snapshot but a recorded workload (%s); trace info reads it", path, format)
+		}
+	}
+	return snapshot.Read(in, path)
 }
+
+// sniffed is how much of a file tells what it is.
+const sniffed = 64 << 10
 
 // devicesOf lists the devices that have segments or events.
 func devicesOf(s *snapshot.Snapshot) []int {

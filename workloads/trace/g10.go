@@ -23,11 +23,14 @@ import (
 func timesIn(dir string, opt Options) (string, error) {
 	nets, err := os.ReadDir(filepath.Join(dir, "traces"))
 	if err != nil {
-		return "", fmt.Errorf("%s: a folder of no known layout; allowed: a file, one rank's folder of the Ascend profiler (with %s or kernel_details.csv), or G10's (with traces/NETWORK/cudnnBATCH.txt)", dir, ascendOutput)
+		return "", unknownFolder(dir)
 	}
 	var names []string // ReadDir sorts
 	for _, n := range nets {
 		names = append(names, n.Name())
+	}
+	if opt.Network == "" {
+		return "", fmt.Errorf("%s: a folder of several networks; choose one as the network, and a batch size (-network NAME -batch N): %s", dir, strings.Join(names, " "))
 	}
 	if !slices.Contains(names, opt.Network) {
 		return "", fmt.Errorf("%s: network %q; allowed: %s", dir, opt.Network, strings.Join(names, " "))
@@ -43,6 +46,9 @@ func timesIn(dir string, opt Options) (string, error) {
 		}
 	}
 	slices.Sort(batches)
+	if opt.Batch == 0 {
+		return "", fmt.Errorf("%s: %s was recorded at several batch sizes; choose one (-batch N): %s", dir, opt.Network, strings.Trim(fmt.Sprint(batches), "[]"))
+	}
 	if !slices.Contains(batches, opt.Batch) {
 		return "", fmt.Errorf("%s: batch size %d of %s; allowed: %s", dir, opt.Batch, opt.Network, strings.Trim(fmt.Sprint(batches), "[]"))
 	}
@@ -55,6 +61,18 @@ func batchOf(file string) (int, bool) {
 	s, ok2 := strings.CutSuffix(strings.TrimSuffix(s, ".gz"), ".txt")
 	b, err := strconv.Atoi(s)
 	return b, ok && ok2 && err == nil
+}
+
+// withFaults is the name of the kernel-time file that one with page faults, such
+// as "cudnn256InputPF.txt", belongs to.
+func withFaults(file string) (times string, ok bool) {
+	base := filepath.Base(file)
+	for _, end := range []string{"InputPF.txt", "PF.txt"} {
+		if name, ok := strings.CutSuffix(strings.TrimSuffix(base, ".gz"), end); ok {
+			return name + ".txt", true
+		}
+	}
+	return "", false
 }
 
 // openG10 reads a G10 kernel-time file and what belongs to it. In G10's layout
@@ -90,6 +108,9 @@ func openG10(rep *Report, path string, opt Options) (*native.Trace, error) {
 	if batch == 0 {
 		var ok bool
 		if batch, ok = batchOf(path); !ok {
+			if times, faults := withFaults(path); faults {
+				return nil, fmt.Errorf("%s: kernel times with page faults; open %s beside it, which uses them", path, times)
+			}
 			return nil, fmt.Errorf("%s: the name does not tell the batch size; allowed: cudnnBATCH.txt, or the option for the batch size", path)
 		}
 		rep.note(Inferred, path, "batch size %d, from the name", batch)

@@ -154,7 +154,7 @@ func folder(path string) format {
 func sniff(path string, opt Options) (f format, err error) {
 	known := false
 	var rep Report // of the files that are only sniffed at
-	err = readFile(&rep, path, opt, func(r io.Reader, _ string) error {
+	err = readFile(&rep, path, opt, func(r io.Reader, name string) error {
 		in := bufio.NewReaderSize(r, sniffed)
 		start, err := in.Peek(64)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -166,10 +166,16 @@ func sniff(path string, opt Options) (f format, err error) {
 		if start, err = in.Peek(sniffed); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
+		if what := Recognise(start); what != "" {
+			return fmt.Errorf("%s: is no workload: %s", name, what)
+		}
 		f, known = sniffBytes(start)
 		return nil
 	})
 	if err == nil && !known {
+		if where := beside(path); where != "" {
+			return f, fmt.Errorf("%s: is no workload by itself: %s", path, where)
+		}
 		err = fmt.Errorf("%s:1: unknown format; allowed: %s", path, allowed())
 	}
 	return f, err
