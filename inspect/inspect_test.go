@@ -173,9 +173,9 @@ func TestDeviceWithoutHistory(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"empty": "", "half packed": "\x1f\x8b\x08", "text": "hello", "runs code": "\x80\x04cos\nsystem\n.",
-		"is no snapshot: a page of a memory viewer; export": "\n<html>", "is no snapshot but a recorded workload (chrome); trace info reads it": "{\"traceEvents\": []}",
-		"is no snapshot: an experiment; cmd": "[workload]\n",
+		"file: the file is empty": "", "half packed": "\x1f\x8b\x08", "text": "hello", "runs code": "\x80\x04cos\nsystem\n.",
+		"file: is no snapshot: a page of a memory viewer; export": "\n<html>", "file: is no snapshot but a recorded workload (chrome); trace info reads it": "{\"traceEvents\": []}",
+		"file: is no snapshot: an experiment; cmd": "[workload]\n",
 	} {
 		file := filepath.Join(dir, "file")
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -183,7 +183,7 @@ func TestBadFiles(t *testing.T) {
 		}
 		var out, errs bytes.Buffer
 		if code := Main(context.Background(), []string{"snapshot", file}, &out, &errs); code != exitInput || out.Len() > 0 ||
-			strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), file) || strings.HasPrefix(name, "is ") && !strings.Contains(errs.String(), ": "+name) {
+			strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), file) || strings.HasPrefix(name, "file: ") && !strings.Contains(errs.String(), name) {
 			t.Errorf("%s: code %d, %q %q", name, code, out.String(), errs.String())
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strconv"
@@ -92,7 +94,11 @@ func readSnapshot(path string) (*snapshot.Snapshot, error) {
 		}
 		in = bufio.NewReaderSize(z, sniffed)
 	}
-	if start, _ := in.Peek(sniffed); len(start) == 0 || start[0] != 0x80 {
+	start, err := in.Peek(sniffed)
+	if len(start) == 0 && errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: the file is empty", path)
+	}
+	if len(start) > 0 && start[0] != 0x80 {
 		if what := trace.Recognise(start); what != "" {
 			return nil, fmt.Errorf("%s: is no snapshot: %s", path, what)
 		}

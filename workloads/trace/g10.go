@@ -175,6 +175,11 @@ func (f *g10Files) graph() (g *g10.Graph, fromTables bool, err error) {
 	f.rep.note(Skipped, path, "not the text of a transformer; the derived tables are read instead")
 	prefix := filepath.Join(f.root, "graph", fmt.Sprintf("%s-%d", f.network, f.batch))
 	kernels, tensors := prefix+".kernels.csv.gz", prefix+".tensors.csv.gz"
+	for _, table := range []string{kernels, tensors} {
+		if _, err := os.Stat(table); err != nil {
+			return nil, false, fmt.Errorf("%s: no such file, which batch size %d of %s needs: the network's text is not that of a transformer", table, f.batch, f.network)
+		}
+	}
 	err = readFile(f.rep, kernels, f.opt, func(k io.Reader, _ string) error {
 		return readFile(f.rep, tensors, f.opt, func(t io.Reader, _ string) (err error) {
 			g, err = g10.ReadTables(k, kernels, t, tensors)

@@ -95,10 +95,10 @@ func Recognise(start []byte) string {
 	return ""
 }
 
-// Sniff names the format of a workload by how its file begins; "" = none. The
-// reader may refuse what follows.
+// Sniff names the format of a workload by how its file begins; "" = none, or a
+// list in JSON, which may be anything. The reader may refuse what follows.
 func Sniff(start []byte) string {
-	if f, ok := sniffBytes(start); ok && Recognise(start) == "" {
+	if f, ok := sniffBytes(start); ok && Recognise(start) == "" && !begins("[")(start) {
 		return f.name
 	}
 	return ""

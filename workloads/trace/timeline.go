@@ -107,7 +107,7 @@ const (
 func (t *timeline) program(rep *Report, name string, gaps bool) (*native.Trace, error) {
 	t.sane(rep)
 	if len(t.kernels) == 0 {
-		return nil, fmt.Errorf("%s: no device work in the file; it cannot become a workload", t.file)
+		return nil, fmt.Errorf("%s: no device work in the file; it cannot become a workload: was the profiler told to record the device, too?", t.file)
 	}
 	if len(t.kernels) > maxRecords || len(t.tensors) > maxRecords {
 		return nil, fmt.Errorf("%s: %d kernels and %d tensors; allowed: %d of each", t.file, len(t.kernels), len(t.tensors), maxRecords)

@@ -301,7 +301,7 @@ func readArchive(rep *Report, path string, in io.Reader, member string, read fun
 		case member == "" && first == "":
 			first = h.Name
 		case member == "":
-			return fmt.Errorf("%s: an archive of several files; choose one as the member, such as %q or %q", path, first, h.Name)
+			return fmt.Errorf("%s: an archive of several files; choose one as the member (-member NAME), such as %q or %q", path, first, h.Name)
 		}
 		if member == h.Name {
 			return read(files, path+"/"+h.Name)
