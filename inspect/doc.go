@@ -8,7 +8,7 @@
 //	flags.go     flags that several subcommands share
 //	info.go      trace info
 //	lives.go     when the storages of a program live and are used
-//	convert.go   trace convert
+//	convert.go   trace convert, to native files and from them
 //	plan.go      trace plan
 //	layered.go   trace layered
 //	snapshot.go  trace snapshot

@@ -29,7 +29,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"info", "PATH", "what is in a recorded workload: operators, kernels, storages, peak memory", runInfo},
-		{"convert", "PATH OUT.trace", "write a recorded workload in the native format", runConvert},
+		{"convert", "PATH OUT", "write a recorded workload in the native format, or another (-to)", runConvert},
 		{"plan", "PATH", "what a planning policy would swap in a recorded iteration", runPlan},
 		{"layered", "OUT.trace", "write a small synthetic iteration whose plans are known, in the native format", runLayered},
 		{"snapshot", "FILE", "replay an allocator's history through the model and compare", runSnapshot},

@@ -12,6 +12,7 @@
 //	chakra.go  Node, Graph; what makes a graph valid, and its order
 //	json.go    ReadJSON
 //	proto.go   ReadProto
+//	write.go   WriteJSON
 package chakra
 
 import (

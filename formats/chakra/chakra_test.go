@@ -280,3 +280,38 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// Nodes that were written are read back, to the picosecond.
+func TestWriteJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var nodes []Node
+		for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+			n := Node{ID: int64(3 * i), Name: rapid.String().Draw(t, "name"), Type: Type(rapid.IntRange(0, int(numTypes)-1).Draw(t, "type")), OnHost: rapid.Bool().Draw(t, "host"), Line: i + 2}
+			if n.HasTime = rapid.Bool().Draw(t, "timed"); n.HasTime {
+				n.Time = sim.Time(rapid.Int64Range(0, 5_000_000).Draw(t, "time"))
+			}
+			n.CommSize = rapid.Int64Range(0, 9).Draw(t, "size")
+			for j := range i {
+				if rapid.Bool().Draw(t, "control") {
+					n.Control = append(n.Control, int64(3*j))
+				}
+				if rapid.Bool().Draw(t, "data") {
+					n.Data = append(n.Data, int64(3*j))
+				}
+			}
+			nodes = append(nodes, n)
+		}
+		var out bytes.Buffer
+		if err := WriteJSON(&out, "a \"name\"", nodes); err != nil {
+			t.Fatal(err)
+		}
+		var list notes.List
+		g, err := ReadJSON(bytes.NewReader(out.Bytes()), "f", &list)
+		if err != nil || len(list.All()) != 0 {
+			t.Fatal(err, list.All(), out.String())
+		}
+		if d := cmp.Diff(nodes, g.Nodes, cmpopts.EquateEmpty()); d != "" {
+			t.Fatal(d)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"smartswap/formats/formatstest"
 	"smartswap/formats/notes"
@@ -156,4 +157,29 @@ func FuzzRead(f *testing.F) {
 			return nil
 		})
 	})
+}
+
+// What was read is written and read again.
+func TestWriter(t *testing.T) {
+	var list notes.List
+	want, err := read(bytes.NewReader(small(t)), &list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, &Instr{Kind: Call, Name: "a \"b\" <c>", Args: []string{"g"}})
+	var out bytes.Buffer
+	w := NewWriter(&out)
+	for _, i := range want {
+		w.Write(i)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(bytes.NewReader(out.Bytes()), &list)
+	if err != nil || len(list.All()) != 0 {
+		t.Fatal(err, list.All(), out.String())
+	}
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(Instr{}, "Line"), cmpopts.EquateEmpty()); d != "" {
+		t.Error(d)
+	}
 }

@@ -7,6 +7,7 @@
 // # Where to start reading
 //
 //	trace.go     Open, Options, Report, how a format is told; Export
+//	write.go     Write: a program in the formats of other programs
 //	other.go     files that are no workload but known by sight
 //
 // Formats that tell which operator uses which tensor:

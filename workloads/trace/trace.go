@@ -319,7 +319,13 @@ func readArchive(rep *Report, path string, in io.Reader, member string, read fun
 
 // Export writes the first n iterations of a workload as a native file, packed
 // if the path ends in ".gz". The file appears whole or not at all.
-func Export(path string, w workloads.Workload, n int) (err error) {
+func Export(path string, w workloads.Workload, n int) error {
+	return Create(path, func(out io.Writer) error { return native.Write(out, w, n) })
+}
+
+// Create makes a file of what write writes, packed if the path ends in ".gz". It
+// appears whole or not at all.
+func Create(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -337,7 +343,7 @@ func Export(path string, w workloads.Workload, n int) (err error) {
 		z = gzip.NewWriter(f)
 		out = z
 	}
-	if err := native.Write(out, w, n); err != nil {
+	if err := write(out); err != nil {
 		return err
 	}
 	if z != nil {
