@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"smartswap/internal/nearest"
 	"smartswap/results"
 )
 
@@ -63,16 +62,7 @@ func (c *Config) checkAgreement(path string, spec *ClaimSpec) error {
 	if a.PublishedColumn == "" {
 		a.PublishedColumn = spec.Value
 	}
-	var have []string
-	for _, col := range table.Columns {
-		have = append(have, col.Name)
-	}
-	column := func(key, name string) error {
-		if !slices.Contains(have, name) {
-			return &keyError{join(path, key), fmt.Sprintf(" = %q: %s has no such column; nearest is %s, allowed: %s", name, spec.Reference, nearest.Name(name, have), strings.Join(have, ", "))}
-		}
-		return nil
-	}
+	column := func(key, name string) error { return hasColumn(join(path, key), spec.Reference, table, name) }
 	if err := column("published_column", a.PublishedColumn); err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func TestCasesErrors(t *testing.T) {
 		{`"workload.seq"`, `{ key = "workload.seq", as = "4096" }`, `cases.set.seq.as = "4096": want a text with {}`},
 		{"[axes]", "where.model = [\"gpt\"]\n[axes]", "cases.where: no row of ascend-910b has these values"},
 		{"[axes]", "[[column]]\nname = \"c\"\n[axes]", "cases: the file has [[column]] too"},
-		{`published_column = "value"`, `published_column = "val"`, `claim[0].published_column = "val": ascend-910b has no such column; nearest is value`},
+		{`published_column = "value"`, `published_column = "val"`, `claim[0].published_column: ascend-910b has no column "val"; nearest is value`},
 		{`match = { device = "workload.save" }`, ``, `claim[0].match: missing workload.save; want the column of ascend-910b`},
 		{`match = { device = "workload.save" }`, `match = { device = "workload.seq" }`, `claim[0].match.device = "workload.seq": want one of the axes workload.save`},
 		{`of = ["a"]`, `of = ["a", "b"]`, `claim[0].of = ["a", "b"]: want one strategy, or strategy_column`},

@@ -131,18 +131,29 @@ func (c *Config) addCases() error {
 	return nil
 }
 
-// check reads Set and Where against the table's columns.
-func (s *Cases) check(table *results.Frame) error {
-	var have []string
-	for _, col := range table.Columns {
-		have = append(have, col.Name)
+// columnNames lists the columns of a table.
+func columnNames(table *results.Frame) []string {
+	names := make([]string, len(table.Columns))
+	for i := range table.Columns {
+		names[i] = table.Columns[i].Name
 	}
-	known := func(key, column string) error {
-		if !slices.Contains(have, column) {
-			return &keyError{key, fmt.Sprintf(": %s has no column %q; nearest is %s, allowed: %s", s.Reference, column, nearest.Name(column, have), strings.Join(have, ", "))}
-		}
+	return names
+}
+
+// hasColumn is nil if a published table has a column, and otherwise the error
+// about the key that names it.
+func hasColumn(key, reference string, table *results.Frame, column string) error {
+	have := columnNames(table)
+	if slices.Contains(have, column) {
 		return nil
 	}
+	return &keyError{key, fmt.Sprintf(": %s has no column %q; nearest is %s, allowed: %s", reference, column, nearest.Name(column, have), strings.Join(have, ", "))}
+}
+
+// check reads Set and Where against the table's columns.
+func (s *Cases) check(table *results.Frame) error {
+	have := columnNames(table)
+	known := func(key, column string) error { return hasColumn(key, s.Reference, table, column) }
 	s.set, s.where, s.named = nil, nil, map[string]map[string]bool{}
 	if s.StrategyColumn != "" {
 		if err := known("cases.strategy_column", s.StrategyColumn); err != nil {

@@ -1,10 +1,8 @@
 package hw
 
 import (
-	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"smartswap/formats/formatstest"
 	"smartswap/sim"
 )
 
@@ -192,35 +191,11 @@ func TestFabricHeldOut(t *testing.T) {
 	}
 }
 
-// sharedData is the path of shared test data, which is not part of the
-// project; the test is skipped where it is absent.
-func sharedData(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(dir, "..", "shared", "data", name)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		t.Skipf("shared data absent: %s", name)
-	}
-	return path
-}
-
 // kernelMedians gives the median duration in us of the profile's kernels of a
 // type and input shapes.
 func kernelMedians(t *testing.T) func(kind, inputs string) (float64, bool) {
 	t.Helper()
-	file, err := os.Open(filepath.Join(sharedData(t, profile), "kernel_details.csv"))
+	file, err := os.Open(filepath.Join(formatstest.Shared(t, profile), "kernel_details.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +231,7 @@ func kernelMedians(t *testing.T) func(kind, inputs string) (float64, bool) {
 // of their names.
 func collectives(t *testing.T) map[string]float64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(sharedData(t, profile), "communication.json"))
+	text, err := os.ReadFile(filepath.Join(formatstest.Shared(t, profile), "communication.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,15 +350,7 @@ func (r record) count(column string) int32 { return int32(r.number(column)) }
 
 func gzipRows(t *testing.T, name string) []record {
 	t.Helper()
-	file, err := os.Open(sharedData(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	plain, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := formatstest.Open(t, name)
 	rows, err := csv.NewReader(plain).ReadAll()
 	if err != nil {
 		t.Fatal(err)

@@ -14,33 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"smartswap/formats/formatstest"
 	"smartswap/formats/g10"
 	"smartswap/sim"
 )
-
-// shared is the folder of the real files, beside the module; the test is
-// skipped where it is absent.
-func shared(t testing.TB) string {
-	t.Helper()
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
-			break
-		}
-		if root == filepath.Dir(root) {
-			t.Fatal("no go.mod above the test")
-		}
-		root = filepath.Dir(root)
-	}
-	dir := filepath.Join(root, "..", "shared", "data", "g10")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the G10 files are not here: ", err)
-	}
-	return dir
-}
 
 // open opens a file, unpacked if it ends in .gz.
 func open(t testing.TB, path string) io.Reader {
@@ -279,7 +256,7 @@ func TestBadTables(t *testing.T) {
 // The front end on the real text against the tables of the origin's front end,
 // for every batch size that has tables.
 func TestBERTAgreesWithTables(t *testing.T) {
-	dir := shared(t)
+	dir := formatstest.Shared(t, "g10")
 	net := readNet(t, filepath.Join(dir, "nets", "BERT_Base.txt"))
 	for _, batch := range []int{128, 256, 384, 512, 640, 768, 1024} {
 		got, err := net.Graph(batch, g10.BERTGlobals)
@@ -295,7 +272,7 @@ func TestBERTAgreesWithTables(t *testing.T) {
 
 // Published sums of BERT at batch 256.
 func TestBERT256(t *testing.T) {
-	dir := shared(t)
+	dir := formatstest.Shared(t, "g10")
 	g, err := readNet(t, filepath.Join(dir, "nets", "BERT_Base.txt")).Graph(256, g10.BERTGlobals)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +331,7 @@ func TestBERT256(t *testing.T) {
 // Every real file reads, and the tables of every network agree with the
 // published summary.
 func TestAllRealFiles(t *testing.T) {
-	dir := shared(t)
+	dir := formatstest.Shared(t, "g10")
 	files, err := filepath.Glob(filepath.Join(dir, "traces", "*", "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
