@@ -80,6 +80,16 @@ func TestClosedForms(t *testing.T) {
 	}
 	type script = map[int64]func([]policies.Handle, policies.Runtime)
 
+	// short needs memory that two swap-outs under way hold.
+	short := func(_ int, b *workloads.Builder, n *workloads.Names) {
+		x, y, z := b.New(tensor(20_480)), b.New(tensor(20_480)), b.New(tensor(30_720))
+		b.Op(eagertest.Kernel(n, "a", 10*us), workloads.Out(x)) // leaves 20..40.48
+		b.Op(eagertest.Kernel(n, "b", 10*us), workloads.Out(y)) // leaves 40.48..60.96
+		b.Op(eagertest.Kernel(n, "c", 50*us), workloads.Out(z)) // needs half of x's memory
+		b.Drop(x)
+		b.Drop(y)
+		b.Drop(z)
+	}
 	cases := []struct {
 		name    string
 		ranks   int // 0 = 1
@@ -421,49 +431,25 @@ func TestClosedForms(t *testing.T) {
 			},
 		},
 		{
-			name:   "short of memory, drain enough: compute waits for the oldest swap-out",
-			config: func(c *eager.Config) { c.HBM, c.Executor.Drain = 61_440, "enough" },
-			policy: script{1: both(evict(0), evict(1))},
-			program: func(_ int, b *workloads.Builder, n *workloads.Names) {
-				x, y, z := b.New(tensor(20_480)), b.New(tensor(20_480)), b.New(tensor(30_720))
-				b.Op(eagertest.Kernel(n, "a", 10*us), workloads.Out(x)) // leaves 20..40.48
-				b.Op(eagertest.Kernel(n, "b", 10*us), workloads.Out(y)) // leaves 40.48..60.96
-				b.Op(eagertest.Kernel(n, "c", 50*us), workloads.Out(z)) // needs half of x's memory
-				b.Drop(x)
-				b.Drop(y)
-				b.Drop(z)
-			},
-			want: 40_480*sim.Nanosecond + 50*us,
+			name:    "short of memory, drain enough: compute waits for the oldest swap-out",
+			config:  func(c *eager.Config) { c.HBM, c.Executor.Drain = 61_440, "enough" },
+			policy:  script{1: both(evict(0), evict(1))},
+			program: short,
+			want:    40_480*sim.Nanosecond + 50*us,
 		},
 		{
-			name:   "short of memory, drain all: compute waits for every swap-out",
-			config: func(c *eager.Config) { c.HBM, c.Executor.Drain = 61_440, "all" },
-			policy: script{1: both(evict(0), evict(1))},
-			program: func(_ int, b *workloads.Builder, n *workloads.Names) {
-				x, y, z := b.New(tensor(20_480)), b.New(tensor(20_480)), b.New(tensor(30_720))
-				b.Op(eagertest.Kernel(n, "a", 10*us), workloads.Out(x)) // leaves 20..40.48
-				b.Op(eagertest.Kernel(n, "b", 10*us), workloads.Out(y)) // leaves 40.48..60.96
-				b.Op(eagertest.Kernel(n, "c", 50*us), workloads.Out(z)) // needs half of x's memory
-				b.Drop(x)
-				b.Drop(y)
-				b.Drop(z)
-			},
-			want: 60_960*sim.Nanosecond + 50*us,
+			name:    "short of memory, drain all: compute waits for every swap-out",
+			config:  func(c *eager.Config) { c.HBM, c.Executor.Drain = 61_440, "all" },
+			policy:  script{1: both(evict(0), evict(1))},
+			program: short,
+			want:    60_960*sim.Nanosecond + 50*us,
 		},
 		{
-			name:   "short of memory, drain first: the queue without stages is one group",
-			config: func(c *eager.Config) { c.HBM, c.Executor.Drain = 61_440, "first" },
-			policy: script{1: both(evict(0), evict(1))},
-			program: func(_ int, b *workloads.Builder, n *workloads.Names) {
-				x, y, z := b.New(tensor(20_480)), b.New(tensor(20_480)), b.New(tensor(30_720))
-				b.Op(eagertest.Kernel(n, "a", 10*us), workloads.Out(x)) // leaves 20..40.48
-				b.Op(eagertest.Kernel(n, "b", 10*us), workloads.Out(y)) // leaves 40.48..60.96
-				b.Op(eagertest.Kernel(n, "c", 50*us), workloads.Out(z)) // needs half of x's memory
-				b.Drop(x)
-				b.Drop(y)
-				b.Drop(z)
-			},
-			want: 60_960*sim.Nanosecond + 50*us,
+			name:    "short of memory, drain first: the queue without stages is one group",
+			config:  func(c *eager.Config) { c.HBM, c.Executor.Drain = 61_440, "first" },
+			policy:  script{1: both(evict(0), evict(1))},
+			program: short,
+			want:    60_960*sim.Nanosecond + 50*us,
 		},
 		{
 			name:  "collective rendezvous: all start with the last",

@@ -117,7 +117,8 @@ func allocations(rec *timeline.Recorder, p *Point) []output {
 	return files
 }
 
-// memoryFigure shows all ranks in ms and GiB.
+// memoryFigure shows all ranks in ms and GiB: what the allocator holds, or where
+// memory lies that is paged or run by a planner.
 func memoryFigure(rec *timeline.Recorder, title string) *paper.Memory {
 	f := &paper.Memory{
 		Title: title, XLabel: "simulated time, ms", YLabel: "GiB", Levels: []string{"reserved", "allocated", "host buffers"},
@@ -131,6 +132,14 @@ func memoryFigure(rec *timeline.Recorder, title string) *paper.Memory {
 		}
 		return out
 	}
+	levels := []func(*timeline.Level) sim.Bytes{
+		func(l *timeline.Level) sim.Bytes { return l.Reserved }, func(l *timeline.Level) sim.Bytes { return l.Allocated }, func(l *timeline.Level) sim.Bytes { return l.Host },
+	}
+	if rec.Ranks() > 0 && rec.Info(0).Kind != policies.Framework { // one policy, one kind for all
+		f.Levels = []string{"resident", "host", "SSD"}
+		f.Out, f.In = "out", "in"
+		levels = []func(*timeline.Level) sim.Bytes{levels[1], levels[2], func(l *timeline.Level) sim.Bytes { return l.SSD }}
+	}
 	for rank := range rec.Ranks() {
 		info, c := rec.Info(rank), rec.Curve(rank, timelinePoints)
 		p := paper.MemoryPanel{
@@ -139,8 +148,8 @@ func memoryFigure(rec *timeline.Recorder, title string) *paper.Memory {
 			Out: spans(c.Copies[hw.D2H]), In: spans(c.Copies[hw.H2D]),
 		}
 		for _, l := range c.Levels {
-			for i, b := range [...]sim.Bytes{l.Reserved, l.Allocated, l.Host} {
-				p.Steps[i] = append(p.Steps[i], paper.Point{X: l.At.Milliseconds(), Y: gib(b)})
+			for i, of := range levels {
+				p.Steps[i] = append(p.Steps[i], paper.Point{X: l.At.Milliseconds(), Y: gib(of(&l))})
 			}
 		}
 		f.Panels = append(f.Panels, p)

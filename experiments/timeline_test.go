@@ -147,6 +147,11 @@ options = { memory = "direct", tiers = "both" }
 		if want := []string{"memory.png", "memory.svg", "trace.json"}; !slices.Equal(files, want) {
 			t.Fatalf("%s: files %v, want %v", cell, files, want)
 		}
+		for _, level := range []string{"resident", "host", "SSD", "out", "in"} {
+			if !strings.Contains(got[cell+"memory.svg"], ">"+level+"<") {
+				t.Errorf("%s: no %q in the figure of memory", cell, level)
+			}
+		}
 		var trace struct {
 			Events []struct {
 				Name string          `json:"name"`

@@ -62,6 +62,7 @@ func (c *Curve) thin(levels []level) {
 	keep := map[int]bool{0: true, len(levels) - 1: true}
 	for _, of := range [...]func(*level) sim.Bytes{
 		func(l *level) sim.Bytes { return l.Allocated }, func(l *level) sim.Bytes { return l.Reserved }, func(l *level) sim.Bytes { return l.Host },
+		func(l *level) sim.Bytes { return l.SSD },
 	} {
 		low, high := 0, 0
 		for i := range levels {
