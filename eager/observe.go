@@ -76,6 +76,9 @@ type DeviceSpan struct {
 	Tensor  string          // the storage's label
 	Type    profilers.TensorType
 	Forced  bool // a failed allocation or a demand fault made it
+	// Where memory is not the allocator's, a copy is a stretch of time in which
+	// the link was busy without a pause: Place is the kernel that ended next,
+	// Storage -1, Tensor "moves", and Forced is not told.
 
 	// Of a kernel on memory that is not the allocator's: the part of its span in
 	// which it stood still, and what came to the device and left it since the
@@ -209,6 +212,8 @@ func newObservation(r *rank, devices []int) *observation {
 	memory := r.mem.(alloc.Inspector)
 	if r.paged == nil {
 		memory.Observe(o.traced)
+	} else {
+		r.paged.Moves().Watch()
 	}
 	for _, x := range to {
 		x.Rank(RankInfo{
@@ -365,6 +370,22 @@ func (o *observation) launching(cost sim.Time) {
 	o.launch = HostSpan{Thread: Launching, Start: now, End: now + cost, Place: o.launch.Place}
 }
 
+// moved tells of what a memory that is not the allocator's has moved since the
+// last time; place is the kernel that ends now.
+func (o *observation) moved(place *Place) {
+	in, out := o.r.paged.Moves().Take()
+	tell := func(list []stream.Move, s stream.ID, d hw.Direction) {
+		for _, m := range list {
+			span := DeviceSpan{Rank: o.r.index, Stream: s, Kind: stream.Copy, Start: m.Start, End: m.End, Place: *place, Dir: d, Bytes: m.Bytes, Storage: -1, Tensor: "moves"}
+			for _, x := range o.to {
+				x.Device(&span)
+			}
+		}
+	}
+	tell(in, stream.In, hw.H2D)
+	tell(out, stream.Out, hw.D2H)
+}
+
 // launched tells that the launching thread has handed c over, after waiting for
 // room if need be.
 func (o *observation) launched(s stream.ID, c *stream.Command) {
@@ -405,6 +426,7 @@ func (o *observation) retired(s stream.ID, c *stream.Command) {
 		}
 		o.ledger = l
 		o.level()
+		o.moved(&span.Place)
 	}
 	for _, x := range o.to {
 		x.Device(span)

@@ -24,6 +24,8 @@ type pagedMemory interface {
 	// Ledger is what has happened up to the last kernel that has begun.
 	Ledger() stream.Ledger
 	ResetPeaks()
+	// Moves is when what moved, once somebody watches.
+	Moves() *stream.Moves
 }
 
 // newPaged makes the memory of the kind that the policy needs.

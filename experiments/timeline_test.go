@@ -157,12 +157,19 @@ options = { memory = "direct", tiers = "both" }
 				Name string          `json:"name"`
 				Cat  string          `json:"cat"`
 				Ph   string          `json:"ph"`
+				Tid  int             `json:"tid"`
+				Ts   json.Number     `json:"ts"`
+				Dur  json.Number     `json:"dur"`
 				Args json.RawMessage `json:"args"`
 			} `json:"traceEvents"`
 		}
 		if err := json.Unmarshal([]byte(got[cell+"trace.json"]), &trace); err != nil {
 			t.Fatal(err)
 		}
+		lanes := map[int]*struct {
+			bytes, end float64
+			n          int
+		}{}
 		var in, out, wait float64
 		kernels := 0
 		peak := map[string]float64{}
@@ -174,12 +181,35 @@ options = { memory = "direct", tiers = "both" }
 			switch {
 			case e.Ph == "C":
 				peak[e.Name] = max(peak[e.Name], args["bytes"].(float64))
+			case e.Cat == "gpu_memcpy":
+				l := lanes[e.Tid]
+				if l == nil {
+					l = new(struct {
+						bytes, end float64
+						n          int
+					})
+					lanes[e.Tid] = l
+				}
+				start, _ := e.Ts.Float64()
+				dur, _ := e.Dur.Float64()
+				if start < l.end-1e-3 || dur < 0 {
+					t.Fatalf("%s: a move at %v us, before the last one ends at %v", cell, start, l.end)
+				}
+				l.bytes, l.end, l.n = l.bytes+args["bytes"].(float64), start+dur, l.n+1
 			case e.Cat == "kernel":
 				kernels++
 				in += args["bytes in"].(float64)
 				out += args["bytes out"].(float64)
 				wait += args["memory wait ns"].(float64)
 			}
+		}
+		// Slices of moves hold what kernels say came and went, and are few.
+		const laneOut, laneIn = 13, 14
+		if l := lanes[laneIn]; l == nil || l.bytes != in || l.n > 4*kernels {
+			t.Errorf("%s: moves in %+v; kernels say %v bytes", cell, l, in)
+		}
+		if l := lanes[laneOut]; out > 0 && (l == nil || l.bytes != out || l.n > 4*kernels) || len(lanes) > 2 {
+			t.Errorf("%s: moves out %+v; kernels say %v bytes", cell, l, out)
 		}
 		// Two iterations are kept, those that rows are about.
 		row := i + 1

@@ -18,6 +18,7 @@ type Memory struct {
 	o      Options
 	self   sim.HandlerID
 	failed func(*NoRoom)
+	moves  stream.Moves // told to those who watch
 
 	loss    int32
 	reserve sim.Bytes // the largest working set of a kernel, without scratch
@@ -554,11 +555,7 @@ func (m *Memory) send(tier policies.TierID, d Direction) {
 		return
 	}
 	q.busy = true
-	rate := m.o.Tiers[tier].Out
-	if d == In {
-		rate = m.o.Tiers[tier].In
-	}
-	m.eng.After(duration(m.tensors[q.list[0]].bytes, rate), sim.PrioFinish, m.self, argQueue+uint32(tier)*uint32(directions)+uint32(d))
+	m.eng.After(duration(m.tensors[q.list[0]].bytes, m.rate(tier, d)), sim.PrioFinish, m.self, argQueue+uint32(tier)*uint32(directions)+uint32(d))
 }
 
 // unqueue removes a transfer that has not begun.
@@ -600,6 +597,7 @@ func (m *Memory) arrive(tier policies.TierID, d Direction) {
 	q.list, q.busy = slices.Delete(q.list, 0, 1), false
 	m.stats.Bytes[tier][d] += t.bytes
 	m.stats.Transfers[tier][d]++
+	m.moved(tier, d, t.bytes)
 	switch {
 	case t.dead:
 		m.held[tier] -= t.bytes

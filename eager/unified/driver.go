@@ -63,6 +63,7 @@ type driver struct {
 	paging policies.Paging
 	book   *book
 	counts counts
+	moves  mover
 	tick   int64 // of the next batch
 
 	left     limits // what the batch under way may still do
@@ -356,6 +357,7 @@ func (d *driver) batch() (moved int64) {
 func (d *driver) note(in, out, n int64) {
 	d.counts.batches += n
 	d.counts.longest = max(d.counts.longest, in, out)
+	d.moves.note(d, n)
 	for p := device; p < numPlaces; p++ {
 		d.counts.peak[p] = max(d.counts.peak[p], d.book.used[p])
 	}

@@ -21,10 +21,12 @@
 // allocations: "correlation" ties a kernel to its launch, "External id" to its
 // operator.
 //
-// Memory that is not the allocator's, paged or run by a planner, has no lanes of
-// copies and no allocations: kernels say how long they waited for it and what
-// moved since the one before, counters what is resident. It has no memory tables
-// and no snapshot either.
+// Memory that is not the allocator's, paged or run by a planner, has slices of
+// moves on the lanes of copies, one for each stretch of time without a pause
+// between the ends of two kernels, without arrows, as a move is of many tensors.
+// It has no allocations: kernels say how long they waited for it and what moved
+// since the one before, counters what is resident. It has no memory tables and no
+// snapshot either.
 //
 // # Where to start reading
 //

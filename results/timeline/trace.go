@@ -166,7 +166,10 @@ func (t *tracer) streams() {
 			if w.forced {
 				why = "forced"
 			}
-			fields = append(fields, chrome.Field{Name: "bytes", Value: int64(w.bytes)}, chrome.Field{Name: "why", Value: why})
+			fields = append(fields, chrome.Field{Name: "bytes", Value: int64(w.bytes)})
+			if !t.k.paged() { // where moves are of many tensors, asked for by demand and by plan
+				fields = append(fields, chrome.Field{Name: "why", Value: why})
+			}
 			t.slice(laneStream+int(w.lane), catCopy, w.name, w.start, w.end, fields...)
 			continue
 		}
@@ -184,6 +187,9 @@ func (t *tracer) streams() {
 // arrows lead from each swap-out to the swap-ins that read what it wrote: those
 // of the same storage up to its next swap-out.
 func (t *tracer) arrows() {
+	if t.k.paged() {
+		return // a move is of many tensors
+	}
 	outs := make(map[policies.Handle]*work)
 	for i := range t.k.device.all() {
 		w := &t.k.device.all()[i]
