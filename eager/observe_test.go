@@ -1,6 +1,7 @@
 package eager_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -188,10 +189,24 @@ type pages struct {
 	busy     sim.Time
 	in, out  sim.Bytes
 	memories int
+	moved    [hw.NumDirections]sim.Bytes
+	until    [hw.NumDirections]sim.Time // when the last move ended
+	wrong    string                     // about a move
 }
 
 func (p *pages) Rank(r eager.RankInfo) { p.kind = r.Kind }
 func (p *pages) Device(s *eager.DeviceSpan) {
+	if s.Kind == stream.Copy {
+		if s.Start < p.until[s.Dir] || s.End < s.Start || (s.Dir == hw.H2D) != (s.Stream == stream.In) || (s.Dir == hw.D2H) != (s.Stream == stream.Out) {
+			p.wrong = fmt.Sprintf("a move %+v after %v", *s, p.until)
+		}
+		p.moved[s.Dir] += s.Bytes
+		p.until[s.Dir] = s.End
+		return
+	}
+	if last := max(p.until[hw.H2D], p.until[hw.D2H]); last > s.End {
+		p.wrong = fmt.Sprintf("a move ends at %v, after the kernel %+v", last, *s)
+	}
 	p.busy += s.End - s.Start - s.Wait
 	p.wait += s.Wait
 	p.in += s.In
@@ -236,6 +251,9 @@ func checkPages(t interface{ Fatalf(string, ...any) }, cfg eager.Config, want *e
 	}
 	if p.in != in || p.out != out {
 		t.Fatalf("kernels moved %d in and %d out, iterations %d and %d", p.in, p.out, in, out)
+	}
+	if p.moved[hw.H2D] != in || p.moved[hw.D2H] != out || p.wrong != "" {
+		t.Fatalf("moves of %v; iterations have %d in and %d out; %s", p.moved, in, out, p.wrong)
 	}
 	if lane := &rank.Lanes[stream.Compute]; cfg.Warmup == 0 && (p.busy != lane.Busy || p.wait != lane.Wait[stream.Fault]) {
 		t.Fatalf("kernels took %v and waited %v, the lane %v and %v", p.busy, p.wait, lane.Busy, lane.Wait[stream.Fault])

@@ -19,13 +19,13 @@ import (
 // plan and books. The allocator then hands out addresses without limit.
 type pagedMemory interface {
 	stream.Residency
+	// Moves is when what moved, once somebody watches.
+	Moves() *stream.Moves
 	// Arm replaces the plan; see policies.Plan.Hints.
 	Arm(p *policies.Plan) error
 	// Ledger is what has happened up to the last kernel that has begun.
 	Ledger() stream.Ledger
 	ResetPeaks()
-	// Moves is when what moved, once somebody watches.
-	Moves() *stream.Moves
 }
 
 // newPaged makes the memory of the kind that the policy needs.

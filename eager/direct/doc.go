@@ -48,6 +48,7 @@
 //
 //	options.go  Options: FlashNeuron, G10GDS
 //	memory.go   Memory
+//	moves.go    when tensors moved, for those who watch
 //	ranges.go   free addresses
 //	check.go    what must hold at any time
 package direct

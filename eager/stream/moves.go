@@ -26,6 +26,9 @@ type moves struct {
 // Watch starts to gather.
 func (m *Moves) Watch() { m.watched = true }
 
+// Watched says whether anybody watches.
+func (m *Moves) Watched() bool { return m.watched }
+
 // In and Out tell of a move to the device and from it. Those of one direction
 // come in the order of their ends.
 func (m *Moves) In(start, end sim.Time, n sim.Bytes)  { m.add(&m.in, start, end, n) }

@@ -32,6 +32,7 @@
 //	options.go  Options: the constants, and what a batch may do
 //	driver.go   driver: kernels, queues, batches, victims
 //	pages.go    book: where every page is
+//	moves.go    when pages moved, for those who watch
 //	fault.go    what faults cost beyond the transfer
 //	memory.go   Memory: the driver as the memory of a simulated device
 package unified

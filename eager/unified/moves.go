@@ -14,6 +14,9 @@ type mover struct {
 // note tells of n equal batches, the first at tick d.tick. A batch moves its
 // pages in the time up to its tick.
 func (m *mover) note(d *driver, n int64) {
+	if !m.Watched() {
+		return
+	}
 	var in, out int64
 	for p := device; p < numPlaces; p++ {
 		in, out = in+d.counts.in[p], out+d.counts.out[p]
