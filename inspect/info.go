@@ -33,7 +33,11 @@ func runInfo(c *call) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s: %s, %d iterations of %d ranks, %d tokens each\n", w.Name(), rep.Format, recorded(w), len(w.Ranks()), w.Tokens())
+	tokens := "" // which most formats do not tell
+	if n := w.Tokens(); n > 0 {
+		tokens = fmt.Sprintf(", %d tokens each", n)
+	}
+	fmt.Fprintf(c.stdout, "%s: %s, %d iterations of %d ranks%s\n", w.Name(), rep.Format, recorded(w), len(w.Ranks()), tokens)
 	overview := paper.Table{Title: fmt.Sprintf("Iteration %d", *iteration), Columns: []paper.Column{{Name: ""}}, Notes: []string{
 		"device time: sum of the measured kernels; host time: sum of the host's own gaps, recorded between operators (when the device was idle is told below)",
 		"peak live: requested bytes, residents and workspaces included",
@@ -52,7 +56,9 @@ func runInfo(c *call) error {
 		for i, cell := range s.cells(p) {
 			overview.Rows[i] = append(overview.Rows[i], cell)
 		}
-		largest = append(largest, livesTable(r, p, s.Lives[:min(*top, len(s.Lives))]))
+		if n := min(*top, len(s.Lives)); n > 0 {
+			largest = append(largest, livesTable(r, p, s.Lives[:n]))
+		}
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
@@ -75,9 +81,7 @@ func runInfo(c *call) error {
 			}
 		}
 	}
-	if *top > 0 {
-		tables = append(tables, largest...)
-	}
+	tables = append(tables, largest...)
 	for i := range tables {
 		if err := tables[i].Terminal(c.stdout); err != nil {
 			return err
