@@ -34,10 +34,16 @@ const maxProfiledOps = 1 << 20
 // NewProfiled makes the program of every stage of a pipeline of measured
 // operators under 1F1B over so many micro-batches: kernels take the given times,
 // recomputation runs neighbours of one group again before their backward passes,
-// of which forward keeps what the last one left. Beside the 16-bit weights there are fp32 gradients, copies and
-// moments, 18 bytes per parameter in all; the optimizer's step, transfers and
-// all-reduces over replicas are modelled. Too many operators for one program are an
-// error.
+// of which forward keeps what the last one left. Too many operators for one
+// program are an error.
+//
+// Weights and gradients are as in Megatron-LM 2.5 without contiguous buffers, on
+// which the planner's runtime is built (megatron/optimizer/optimizer.py,
+// Float16OptimizerWithFloat16Params): 16-bit weights, fp32 copies and moments, 14
+// bytes per parameter, stay. The first micro-batch leaves 16-bit gradients, to which
+// those of all others are added by kernels of their own, which the profiles of
+// single operators do not have; the step makes fp32 copies of them, 18 bytes in
+// all. The optimizer's step, transfers and all-reduces over replicas are modelled.
 func NewProfiled(stages []ProfiledStage, micros int) (*Names, []Rank, []*Program, error) {
 	most := 0
 	for s := range stages {
@@ -74,12 +80,13 @@ type profiled struct {
 	ops       []ProfiledOp
 	residents []Storage
 	states    []profiledState // by operator
+	gradients []StorageID     // by operator, 16-bit, since the first backward pass; none before and without weights
 	sends     [2]pendingSend
 	flags     Flags
 }
 
-// profiledState is where an operator's weights, gradients and optimizer states are.
-type profiledState struct{ weights, gradients, optimizer StorageID }
+// profiledState is where an operator's weights and optimizer states are.
+type profiledState struct{ weights, optimizer StorageID }
 
 // profiledMicro is what a micro-batch leaves between its passes.
 type profiledMicro struct {
@@ -96,12 +103,19 @@ func (g *profiled) layOut() {
 		return StorageID(len(g.residents) - 1)
 	}
 	for i := range g.ops {
-		st := profiledState{none, none, none}
+		st := profiledState{none, none}
 		if w := g.ops[i].Weights; w > 0 {
-			st = profiledState{add(Parameter, BF16, w, g.ops[i].Name+".weight"), add(Gradient, FP32, 2*w, "main_grads"), add(Optimizer, FP32, 6*w, "optimizer")}
+			st = profiledState{add(Parameter, BF16, w, g.ops[i].Name+".weight"), add(Optimizer, FP32, 6*w, "optimizer")}
 		}
 		g.states = append(g.states, st)
+		g.gradients = append(g.gradients, none)
 	}
+}
+
+// gradient declares a gradient of operator i's weights.
+func (g *profiled) gradient(i int, d DType, label string) StorageID {
+	n := int64(g.ops[i].Weights / 2)
+	return g.b.New(Storage{Bytes: sim.Bytes(n) * d.Size(), Class: Gradient, DType: d, Shape: flat(n), Label: g.names.ID(label)})
 }
 
 func (g *profiled) activation(size sim.Bytes, label string) StorageID {
@@ -112,6 +126,11 @@ func (g *profiled) activation(size sim.Bytes, label string) StorageID {
 // kernel is a measured kernel; no time takes none.
 func (g *profiled) kernel(name string, took sim.Time, args ...Arg) {
 	g.b.Op(OpSpec{Name: g.names.ID(name), Lane: Compute, Kernel: Kernel{Work: hw.Work{Kind: hw.Measured, Time: took}}, Flags: g.flags}, args...)
+}
+
+// modelled is a kernel of the compute lane that is in no profile.
+func (g *profiled) modelled(name string, w hw.Work, args ...Arg) {
+	g.b.Op(OpSpec{Name: g.names.ID(name), Lane: Compute, Kernel: Kernel{Work: w}, Flags: g.flags}, args...)
 }
 
 func (g *profiled) first() bool { return g.s == 0 }
@@ -313,10 +332,20 @@ func (g *profiled) back(m *profiledMicro, i int, dy StorageID) (dx StorageID) {
 		args = append(args, In(dy))
 	}
 	args = append(args, Out(dx))
-	if s := g.states[i].gradients; s != none {
-		args = append(args, InPlace(s))
+	own := none
+	if op.Weights > 0 {
+		own = g.gradient(i, BF16, op.Name+".grad")
+		args = append(args, Out(own))
 	}
 	g.kernel(op.Name+" backward", op.Backward, args...)
+	switch {
+	case own == none:
+	case g.gradients[i] == none:
+		g.gradients[i] = own
+	default:
+		g.modelled("aten::add_", moving(hw.Elementwise, int64(op.Weights/2), 6), In(own), InPlace(g.gradients[i]))
+		g.b.Drop(own)
+	}
 	g.b.Drop(m.kept[i])
 	if dy != none {
 		g.b.Drop(dy)
@@ -325,20 +354,18 @@ func (g *profiled) back(m *profiledMicro, i int, dy StorageID) (dx StorageID) {
 }
 
 // step reduces gradients over replicas, one all-reduce for neighbours with as many,
-// and steps all states.
+// copies them to fp32 and steps all states.
 func (g *profiled) step() {
 	g.b.Mark(MarkOptimizerBegin, 0, 0)
 	defer g.b.Mark(MarkOptimizerEnd, 0, 0)
-	total := sim.Bytes(0)
-	var args []Arg
+	elements := int64(0)
 	for lo := 0; lo < len(g.ops); {
 		hi, size := lo, sim.Bytes(0)
 		var grads []Arg
 		for hi < len(g.ops) && g.ops[hi].Replicas == g.ops[lo].Replicas {
-			if st := g.states[hi]; st.weights != none {
-				size += 2 * g.ops[hi].Weights
-				grads = append(grads, InPlace(st.gradients))
-				args = append(args, In(st.gradients), InPlace(st.optimizer), InPlace(st.weights))
+			if own := g.gradients[hi]; own != none {
+				size += g.ops[hi].Weights
+				grads = append(grads, InPlace(own))
 			}
 			hi++
 		}
@@ -347,16 +374,31 @@ func (g *profiled) step() {
 			g.b.Op(OpSpec{Name: g.names.ID("c10d::allreduce_"), Lane: Comm, Kernel: Kernel{Work: collective(hw.AllReduce, size, n)}}, grads...)
 			g.b.Order(Comm, Compute)
 		}
-		total += size
+		elements += int64(size / 2)
 		lo = hi
 	}
-	if len(args) > 0 { // per parameter 4 bytes of gradients; in and out 12 of states; 2 of weights out
-		g.b.Op(OpSpec{Name: g.names.ID("adam"), Lane: Compute, Kernel: Kernel{Work: moving(hw.OptimizerStep, int64(total/4), 4+2*12+2)}}, args...)
+	var adam, masters, weights []Arg
+	var copies []StorageID
+	for i, own := range g.gradients {
+		if own == none {
+			continue
+		}
+		main := g.gradient(i, FP32, "main_grad")
+		g.modelled("aten::copy_", moving(hw.Cast, int64(g.ops[i].Weights/2), 6), In(own), Out(main))
+		g.b.Drop(own)
+		copies = append(copies, main)
+		adam = append(adam, In(main), InPlace(g.states[i].optimizer))
+		masters = append(masters, In(g.states[i].optimizer))
+		weights = append(weights, InPlace(g.states[i].weights))
+	}
+	if len(adam) > 0 { // per parameter 4 bytes of gradients, and 12 of states in and out
+		g.modelled("adam", moving(hw.OptimizerStep, elements, 4+2*12), adam...)
+		g.modelled("aten::copy_", moving(hw.Cast, elements, 6), append(masters, weights...)...)
 	}
 	// Statistics over all stages, which the host reads, end the iteration everywhere:
 	// measured runs are timed so.
 	stats := g.activation(4, "statistics")
-	g.b.Op(OpSpec{Name: g.names.ID("aten::linalg_vector_norm"), Lane: Compute, Kernel: Kernel{Work: moving(hw.Reduction, int64(total/4), 4)}}, Out(stats))
+	g.modelled("aten::linalg_vector_norm", moving(hw.Reduction, elements, 4), Out(stats))
 	if len(g.stages) > 1 {
 		all := make([]int32, len(g.stages))
 		for i := range all {
@@ -372,4 +414,7 @@ func (g *profiled) step() {
 	}
 	g.b.Sync(Compute)
 	g.b.Drop(stats)
+	for _, s := range copies {
+		g.b.Drop(s)
+	}
 }

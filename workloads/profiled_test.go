@@ -70,3 +70,65 @@ func TestProfiled(t *testing.T) {
 		}
 	}
 }
+
+// TestProfiledGradients: the first micro-batch leaves 16-bit gradients, those of the
+// others are added to them; 2 bytes per parameter beside the 14 that stay, and one
+// more gradient while it is added. The step copies them to fp32 one by one, which
+// leaves 4 bytes per parameter at its end.
+func TestProfiledGradients(t *testing.T) {
+	const micros, weights = 3, 1 << 20
+	stages := []workloads.ProfiledStage{{Devices: []int{0}, Output: 1, Ops: []workloads.ProfiledOp{
+		{Name: "a", Forward: 1, Backward: 1, Weights: weights, Replicas: 1},
+		{Name: "b", Forward: 1, Backward: 1, Replicas: 1},
+		{Name: "c", Forward: 1, Backward: 1, Weights: weights, Replicas: 1},
+	}}}
+	names, ranks, programs, err := workloads.NewProfiled(stages, micros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resident := sim.Bytes(0)
+	for _, s := range ranks[0].Residents {
+		resident += s.Bytes
+	}
+	if resident != 2*7*weights {
+		t.Errorf("%d bytes of residents, want 14 for each of %d parameters", resident, weights)
+	}
+	p := programs[0]
+	refs := make([]int, len(p.Storages))
+	live, passes, step := sim.Bytes(0), sim.Bytes(0), sim.Bytes(0)
+	peak, adds := &passes, 0
+	for _, in := range p.Instrs {
+		switch in.Kind {
+		case workloads.Mark:
+			if in.Mark == workloads.MarkOptimizerBegin {
+				peak = &step
+			}
+		case workloads.Op:
+			for _, a := range p.Args[in.ArgLo:in.ArgHi] {
+				if s := &p.Storages[a.Storage]; s.Class == workloads.Gradient && a.Mode == workloads.Write && refs[a.Storage] == 0 {
+					refs[a.Storage] = 1
+					live += s.Bytes
+				}
+			}
+			*peak = max(*peak, live)
+			if names.String(in.Name) == "aten::add_" {
+				adds++
+				if k := p.Kernels[in.Kernel]; k.Traffic != 6*weights/2 || k.Family != hw.Elementwise {
+					t.Errorf("gradients of %d bytes are added by %+v", weights, k.Work)
+				}
+			}
+		case workloads.Ref:
+			refs[in.A]++
+		case workloads.Drop:
+			if refs[in.A]--; refs[in.A] == 0 && p.Storages[in.A].Class == workloads.Gradient {
+				live -= p.Storages[in.A].Bytes
+			}
+		}
+	}
+	if adds != 2*(micros-1) {
+		t.Errorf("%d additions, want one for each of two operators and each micro-batch but the first", adds)
+	}
+	if passes != 3*weights || step != 5*weights || live != 0 {
+		t.Errorf("gradients take at most %d bytes in passes and %d in the step, and %d are left: want %d, %d and 0", passes, step, live, 3*weights, 5*weights)
+	}
+}
