@@ -22,7 +22,7 @@ const (
 	//     of the fused projection is put together from its three parts;
 	//   - the loss is computed in elementary operators;
 	//   - the host waits for the device after every transfer between pipeline
-	//     stages;
+	//     stages, which is cut over a tensor-parallel group;
 	//   - each kernel of the optimizer runs over all tensors;
 	//   - operators without a kernel cost the host a dispatch each: see calls.
 	Megatron2021 Framework = "megatron-2021"

@@ -55,6 +55,55 @@ func TestFrameworksShareFlops(t *testing.T) {
 	}
 }
 
+// TestPartedTransfers: in the older framework each member of a tensor-parallel group sends
+// its part of what the next stage gets, which gathers it; with sequence parallelism, and in
+// Megatron-Core, there is nothing to gather.
+func TestPartedTransfers(t *testing.T) {
+	for _, c := range []struct {
+		framework      workloads.Framework
+		tp             int
+		sequence       bool
+		transfer, more int // part of the tensor that is sent; all-gathers per transfer
+	}{
+		{workloads.Megatron2021, 4, false, 4, 1},
+		{workloads.Megatron2021, 1, false, 1, 0},
+		{workloads.MegatronCore, 4, false, 1, 0},
+		{workloads.MegatronCore, 4, true, 4, 0},
+	} {
+		const seq, micros = 64, 3
+		config := workloads.Config{Model: tiny(workloads.GPT), Seq: seq, TP: c.tp, PP: 2, GlobalBatch: micros, Framework: c.framework, SequenceParallel: c.sequence}
+		w := makeWorkload(t, config)
+		hidden := sim.Bytes(2 * seq * config.Model.Hidden)
+		for r := range w.Ranks() {
+			p := program(t, w, r, 0)
+			if err := workloadstest.Races(p); err != nil {
+				t.Fatal(err)
+			}
+			transfers, gathers := 0, 0
+			for _, in := range p.Instrs {
+				if in.Kind != workloads.Op || in.Kernel < 0 {
+					continue
+				}
+				switch k := p.Kernels[in.Kernel]; {
+				case k.Kind == hw.Transfer:
+					transfers++
+					if k.Size != hidden/sim.Bytes(c.transfer) {
+						t.Errorf("%+v: a transfer of %d bytes of %d", c, k.Size, hidden)
+					}
+				case k.Kind == hw.Collective && k.Collective == hw.AllGather && k.Size == hidden && !c.sequence:
+					gathers++
+					if k.Members != int32(c.tp) {
+						t.Errorf("%+v: all-gather of %d", c, k.Members)
+					}
+				}
+			}
+			if transfers != 2*micros || gathers != micros*c.more {
+				t.Errorf("%+v, stage %d: %d transfers, of which %d are gathered here; want %d and %d", c, r, transfers, gathers, 2*micros, micros*c.more)
+			}
+		}
+	}
+}
+
 // TestReplicated: every replica keeps all states, and the gradients are all-reduced
 // once; their elements have four bytes, or two in the older framework.
 func TestReplicated(t *testing.T) {

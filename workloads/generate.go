@@ -233,7 +233,7 @@ func (g *generator) forward(mb *microPass, chunk int) {
 	} else {
 		g.b.Wait(Compute, mb.input.ready)
 		g.transferred(Compute)
-		x = mb.input.storage
+		x = g.whole(mb.input.storage)
 	}
 	for _, bl := range g.blocks[chunk] {
 		var saved blockSaved
@@ -315,7 +315,7 @@ func (g *generator) backward(mb *microPass, chunk int) {
 	} else {
 		g.b.Wait(Compute, mb.gradient.ready)
 		g.transferred(Compute)
-		dy = mb.gradient.storage
+		dy = g.whole(mb.gradient.storage)
 	}
 	blocks := g.blocks[chunk]
 	for i := len(blocks) - 1; i >= 0; i-- {
