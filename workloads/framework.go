@@ -26,9 +26,17 @@ const (
 	//   - each kernel of the optimizer runs over all tensors;
 	//   - operators without a kernel cost the host a dispatch each: see calls.
 	Megatron2021 Framework = "megatron-2021"
+	// Megatron2022 is Megatron-LM 3.0, that of Korthikanti et al. (arXiv
+	// 2205.05198): as Megatron2021, but with sequence parallelism, and with
+	// gradient buffers of 32 bits. The product that computes a weight gradient
+	// adds it to the buffer (megatron/mpu/layers.py,
+	// gradient_accumulation_fusion, on by default); other gradients are 16-bit
+	// tensors of their own, which another kernel adds.
+	Megatron2022 Framework = "megatron-2022"
 )
 
-func (g *generator) classic() bool { return g.c.Framework == Megatron2021 }
+// classic tells whether the framework is older than Megatron-Core.
+func (g *generator) classic() bool { return g.c.Framework != MegatronCore }
 
 // Framework operators without a kernel, as megatron/model/transformer.py, mpu and
 // p2p_communication.py of Megatron-LM 2.5 call them: counted from memory of the
@@ -64,7 +72,7 @@ func (g *generator) calls(n int) {
 
 // addGradient computes a gradient of parameter name by compute, whose result is
 // the last argument it is given, and adds it to what earlier micro-batches left:
-// in the same kernel, or in one more.
+// in the same kernel, or in one more, which reads and writes the buffer.
 func (g *generator) addGradient(u int, name NameID, compute func(to Arg)) {
 	if !g.classic() {
 		compute(g.weightGrad(u, name))
@@ -73,14 +81,14 @@ func (g *generator) addGradient(u int, name NameID, compute func(to Arg)) {
 	p := g.param(u, name)
 	own := g.tensor(lGradient, BF16, p.rows, p.cols)
 	compute(Out(own))
-	g.op(oAdd, moving(hw.Elementwise, p.elements, 6), In(own), g.weightGrad(u, name))
+	g.op(oAdd, moving(hw.Elementwise, p.elements, 2+2*int64(g.c.gradientBytes())), In(own), g.weightGrad(u, name))
 	g.b.Drop(own)
 }
 
 // accumulateProduct adds the m x n product over k of args to the gradient of a
 // matrix.
 func (g *generator) accumulateProduct(u int, name NameID, m, n, k int, args ...Arg) {
-	if g.classic() {
+	if g.c.Framework == Megatron2021 {
 		g.addGradient(u, name, func(to Arg) { g.op(oMatmul, matmul(m, n, k), append(args, to)...) })
 		return
 	}
@@ -97,12 +105,21 @@ func (c *Config) gradients() DType {
 	return FP32
 }
 
-// transferred makes the host wait for a transfer on lane and all before it
-// ("to protect against race condition when using batch_isend_irecv").
-func (g *generator) transferred(lane Lane) {
+// exchanges is when stages exchange tensors.
+func (g *generator) exchanges() exchange {
 	if g.classic() {
-		g.calls(callsTransfer)
-		g.b.Sync(lane)
+		return inTurns
+	}
+	return beside
+}
+
+// exchanged makes the host wait for the device after the transfers between two passes,
+// which are one group ("to protect against race condition when using
+// batch_isend_irecv").
+func (g *generator) exchanged() {
+	if g.classic() {
+		g.b.Sync(CommPeer)
+		g.b.Sync(Compute)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // TestFramework2021 counts what the older framework adds to a layer and
-// micro-batch: a kernel for each of its twelve gradients, one to make the result
+// micro-batch: a kernel for each of its twelve gradients, or for all but the four that
+// products accumulate, one to make the result
 // of attention contiguous, one to put the gradient of the fused projection
 // together, and operators without a kernel.
 func TestFramework2021(t *testing.T) {
@@ -40,6 +41,10 @@ func TestFramework2021(t *testing.T) {
 	}
 	core, none := perLayer(workloads.MegatronCore)
 	old, views := perLayer(workloads.Megatron2021)
+	fused, sameViews := perLayer(workloads.Megatron2022)
+	if fused != old-4 || sameViews != views {
+		t.Errorf("with fused weight gradients %d kernels and %d views, want %d and %d: four products add", fused, sameViews, old-4, views)
+	}
 	if old != core+12+2 || none != 0 || views != 25+20 {
 		t.Errorf("per layer and micro-batch %d kernels and %d views, the older framework %d and %d; want 14 kernels and 45 views more", core, none, old, views)
 	}
@@ -49,13 +54,14 @@ func TestFramework2021(t *testing.T) {
 func TestFrameworksShareFlops(t *testing.T) {
 	c := workloads.Config{Model: model(t, "gpt3-1.3b"), Seq: 1024, GlobalBatch: 2, Attention: workloads.Unfused, Recompute: workloads.Recompute{Kind: workloads.FullUniform}}
 	once, again := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0))
-	c.Framework = workloads.Megatron2021
-	if a, b := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0)); a != once || b != again {
-		t.Errorf("%d flops and %d recomputed, want %d and %d", a, b, once, again)
+	for _, c.Framework = range []workloads.Framework{workloads.Megatron2021, workloads.Megatron2022} {
+		if a, b := workloadstest.Flops(program(t, makeWorkload(t, c), 0, 0)); a != once || b != again {
+			t.Errorf("%s: %d flops and %d recomputed, want %d and %d", c.Framework, a, b, once, again)
+		}
 	}
 }
 
-// TestPartedTransfers: in the older framework each member of a tensor-parallel group sends
+// TestPartedTransfers: in older frameworks each member of a tensor-parallel group sends
 // its part of what the next stage gets, which gathers it; with sequence parallelism, and in
 // Megatron-Core, there is nothing to gather.
 func TestPartedTransfers(t *testing.T) {
@@ -69,6 +75,8 @@ func TestPartedTransfers(t *testing.T) {
 		{workloads.Megatron2021, 1, false, 1, 0},
 		{workloads.MegatronCore, 4, false, 1, 0},
 		{workloads.MegatronCore, 4, true, 4, 0},
+		{workloads.Megatron2022, 4, false, 4, 1},
+		{workloads.Megatron2022, 4, true, 4, 0},
 	} {
 		const seq, micros = 64, 3
 		config := workloads.Config{Model: tiny(workloads.GPT), Seq: seq, TP: c.tp, PP: 2, GlobalBatch: micros, Framework: c.framework, SequenceParallel: c.sequence}
@@ -105,10 +113,10 @@ func TestPartedTransfers(t *testing.T) {
 }
 
 // TestReplicated: every replica keeps all states, and the gradients are all-reduced
-// once; their elements have four bytes, or two in the older framework.
+// once; their elements have four bytes, or two in the oldest framework.
 func TestReplicated(t *testing.T) {
 	m := tiny(workloads.GPT)
-	for f, size := range map[workloads.Framework]int64{workloads.MegatronCore: 4, workloads.Megatron2021: 2} {
+	for f, size := range map[workloads.Framework]int64{workloads.MegatronCore: 4, workloads.Megatron2021: 2, workloads.Megatron2022: 4} {
 		w := makeWorkload(t, workloads.Config{Model: m, DP: 4, Replicated: true, Framework: f})
 		states := workloads.Totals(w.Ranks()[0].Residents)
 		if got, want := states[workloads.Optimizer], sim.Bytes(12*m.Params()); got != want {

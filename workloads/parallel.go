@@ -299,6 +299,7 @@ func (g *generator) whole(part StorageID) StorageID {
 func (g *generator) receive(from int, tag int32) received {
 	g.layer = 0
 	s := g.tensor(lHidden, BF16, g.local, g.m.Hidden/g.parts())
+	g.calls(callsTransfer)
 	g.b.Order(Compute, CommPeer)
 	g.b.Op(OpSpec{Name: oReceive, Lane: CommPeer, Kernel: g.transfer(from, g.stage, tag)}, Out(s))
 	return received{s, g.b.Record(CommPeer)}
@@ -312,9 +313,9 @@ func (g *generator) send(to int, tag int32, y StorageID, ready int32) {
 	p := &g.sends[tag-tagForward]
 	g.finishSend(p)
 	g.b.Wait(CommPeer, ready)
+	g.calls(callsTransfer)
 	g.b.Op(OpSpec{Name: oSend, Lane: CommPeer, Kernel: g.transfer(g.stage, to, tag)}, In(y))
 	*p = pendingSend{y, g.b.Record(CommPeer)}
-	g.transferred(CommPeer)
 }
 
 func (g *generator) finishSend(p *pendingSend) {

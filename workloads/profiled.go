@@ -62,7 +62,7 @@ func NewProfiled(stages []ProfiledStage, micros int) (*Names, []Rank, []*Program
 	names := NewNames()
 	var ranks []Rank
 	var programs []*Program
-	steps := schedule(len(stages), 1, micros, false)
+	steps := schedule(len(stages), 1, micros, false, between)
 	for s := range stages {
 		g := &profiled{stages: stages, s: s, names: names, ops: stages[s].Ops}
 		g.layOut()
