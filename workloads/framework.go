@@ -20,6 +20,8 @@ const (
 	//     kernel adds to the 16-bit gradient buffer;
 	//   - the result of attention is copied to be contiguous, and the gradient
 	//     of the fused projection is put together from its three parts;
+	//   - the fused softmax reads only what its causal mask leaves; for some
+	//     shapes there is none;
 	//   - the loss is computed in elementary operators;
 	//   - the host waits for the device after every transfer between pipeline
 	//     stages, which is cut over a tensor-parallel group;
@@ -121,6 +123,73 @@ func (g *generator) exchanged() {
 		g.b.Sync(CommPeer)
 		g.b.Sync(Compute)
 	}
+}
+
+// Fused softmax of older frameworks (megatron/model/fused_softmax.py,
+// is_kernel_available, and fused_kernels/scaled_upper_triang_masked_softmax.h): a block
+// of the kernel has four rows of different heads, and a row is in registers.
+const (
+	softmaxHeads   = 4    // heads times sequences must be a multiple
+	softmaxLeast   = 16   // sequences must be longer
+	softmaxMost    = 2048 // and not longer than that
+	softmaxMost22  = 4096 // since Megatron-LM 3.0
+	softmaxAligned = 4    // and a multiple of it
+)
+
+// fusedSoftmax tells whether scale, mask and softmax of count heads times sequences are
+// one kernel.
+func (g *generator) fusedSoftmax(count, seq int) bool {
+	if !g.classic() {
+		return true
+	}
+	most := softmaxMost
+	if g.c.Framework == Megatron2022 {
+		most = softmaxMost22
+	}
+	return count%softmaxHeads == 0 && seq > softmaxLeast && seq <= most && seq%softmaxAligned == 0
+}
+
+// triangle is how many elements of a seq x seq matrix of scores softmax reads: those
+// that a causal mask leaves, or all.
+func (g *generator) triangle(seq int) int64 {
+	if g.classic() {
+		return int64(seq) * int64(seq+1) / 2
+	}
+	return int64(seq) * int64(seq)
+}
+
+// softmaxClassic is softmax in elementary operators and fp32 (forward_torch_softmax of
+// the same file, with query-key layer scaling, which is on by default).
+func (g *generator) softmaxClassic(scores StorageID, count, seq int, s *coreSaved) (probs StorageID) {
+	elements := int64(count) * int64(seq) * int64(seq)
+	next := func(name NameID, label NameID, d DType, work hw.Work, from StorageID) StorageID {
+		to := g.tensor(label, d, count, seq, seq)
+		g.op(name, work, In(from), Out(to))
+		return to
+	}
+	wide := next(oCast, lScores, FP32, moving(hw.Cast, elements, 6), scores)
+	g.b.Drop(scores)
+	scaled := next(oMul, lScores, FP32, moving(hw.Elementwise, elements, 8), wide)
+	g.b.Drop(wide)
+	g.op(oMaskedFill, moving(hw.Elementwise, elements, 8), In(g.st.mask), InPlace(scaled))
+	s.probs = next(oSoftmax, lProbs, FP32, moving(hw.Softmax, elements, 8), scaled)
+	g.b.Drop(scaled)
+	return next(oCast, lProbs, BF16, moving(hw.Cast, elements, 6), s.probs)
+}
+
+func (g *generator) softmaxClassicBackward(d StorageID, count, seq int, s *coreSaved) (dscores StorageID) {
+	elements := int64(count) * int64(seq) * int64(seq)
+	wide := g.tensor(lGradient, FP32, count, seq, seq)
+	g.op(oCast, moving(hw.Cast, elements, 6), In(d), Out(wide))
+	g.b.Drop(d)
+	g.op(oSoftmaxGrad, moving(hw.Softmax, elements, 12), In(s.probs), InPlace(wide))
+	g.b.Drop(s.probs)
+	g.op(oMaskedFill, moving(hw.Elementwise, elements, 8), In(g.st.mask), InPlace(wide))
+	g.op(oMul, moving(hw.Elementwise, elements, 8), InPlace(wide))
+	dscores = g.tensor(lGradient, BF16, count, seq, seq)
+	g.op(oCast, moving(hw.Cast, elements, 6), In(wide), Out(dscores))
+	g.b.Drop(wide)
+	return dscores
 }
 
 // crossEntropyClassic is the loss in elementary operators (mpu/cross_entropy.py):

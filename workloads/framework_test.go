@@ -61,6 +61,48 @@ func TestFrameworksShareFlops(t *testing.T) {
 	}
 }
 
+// TestClassicSoftmax: the fused softmax of older frameworks reads a triangle and writes a
+// square; where heads times sequences, or the length, do not suit it, five kernels take its
+// place in each direction, and softmax keeps four bytes per score.
+func TestClassicSoftmax(t *testing.T) {
+	for _, c := range []struct {
+		framework   workloads.Framework
+		heads, seq  int
+		fused       bool
+		there, back int64 // bytes per layer that the softmax kernels move
+	}{
+		{workloads.MegatronCore, 2, 64, true, 2 * 4 * 64 * 64, 2 * 6 * 64 * 64},
+		{workloads.Megatron2021, 4, 64, true, 4 * 2 * (64*65/2 + 64*64), 4 * 2 * (64*65 + 64*64)},
+		{workloads.Megatron2021, 2, 64, false, 2 * 8 * 64 * 64, 2 * 12 * 64 * 64},
+		{workloads.Megatron2021, 4, 16, false, 4 * 8 * 16 * 16, 4 * 12 * 16 * 16},
+		{workloads.Megatron2021, 4, 66, false, 4 * 8 * 66 * 66, 4 * 12 * 66 * 66},
+		{workloads.Megatron2021, 4, 4096, false, 4 * 8 << 24, 4 * 12 << 24},
+		{workloads.Megatron2022, 4, 4096, true, 4 * 2 * (4096*4097/2 + 1<<24), 4 * 2 * (4096*4097 + 1<<24)},
+		{workloads.Megatron2022, 4, 4100, false, 4 * 8 * 4100 * 4100, 4 * 12 * 4100 * 4100},
+	} {
+		m := tiny(workloads.GPT)
+		m.Layers, m.Heads, m.KVHeads, m.Hidden, m.Seq = 1, c.heads, c.heads, c.heads*m.HeadDim, c.seq
+		p := program(t, makeWorkload(t, workloads.Config{Model: m, Seq: c.seq, GlobalBatch: 1, Attention: workloads.Unfused, Framework: c.framework}), 0, 0)
+		there, back, fills := int64(0), int64(0), 0
+		for _, in := range p.Instrs {
+			if in.Kind != workloads.Op {
+				continue
+			}
+			switch p.Names.String(in.Name) {
+			case "npu::npu_scaled_masked_softmax":
+				there += int64(p.Kernels[in.Kernel].Traffic)
+			case "npu::npu_scaled_masked_softmax_backward":
+				back += int64(p.Kernels[in.Kernel].Traffic)
+			case "aten::masked_fill_":
+				fills++
+			}
+		}
+		if there != c.there || back != c.back || (fills == 0) != c.fused || fills != 0 && fills != 2 {
+			t.Errorf("%s, %d heads, %d tokens: softmax moves %d and %d bytes, %d kernels mask; want %d and %d, fused %t", c.framework, c.heads, c.seq, there, back, fills, c.there, c.back, c.fused)
+		}
+	}
+}
+
 // TestPartedTransfers: in older frameworks each member of a tensor-parallel group sends
 // its part of what the next stage gets, which gathers it; with sequence parallelism, and in
 // Megatron-Core, there is nothing to gather.
