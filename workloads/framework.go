@@ -25,7 +25,8 @@ const (
 	//   - the loss is computed in elementary operators;
 	//   - the host waits for the device after every transfer between pipeline
 	//     stages, which is cut over a tensor-parallel group;
-	//   - each kernel of the optimizer runs over all tensors;
+	//   - each kernel of the optimizer runs over all tensors, but for copies of
+	//     16-bit gradients to fp32;
 	//   - operators without a kernel cost the host a dispatch each: see calls.
 	Megatron2021 Framework = "megatron-2021"
 	// Megatron2022 is Megatron-LM 3.0, that of Korthikanti et al. (arXiv
@@ -216,9 +217,33 @@ func (g *generator) crossEntropyClassic(batch StorageID, s *headSaved, elements 
 	g.calls(callsLoss)
 }
 
+// mainGradients copies 16-bit gradients to fp32, tensor by tensor, undoes the scale of the
+// loss in all of them and lets the host read whether anything overflowed
+// (megatron/optimizer/optimizer.py, _copy_model_grads_to_main_grads and
+// _unscale_main_grads_and_check_for_nan). The caller drops them after the step.
+func (g *generator) mainGradients(states []state, own int64) (mains []Arg) {
+	var scaled []Arg
+	for _, s := range states {
+		grad := s.grad
+		grad.Mode = Read
+		main := g.b.New(Storage{Bytes: sim.Bytes(4 * s.elements), Class: Gradient, DType: FP32, Shape: flat(s.elements), Label: lGradient})
+		g.op(oCast, moving(hw.Cast, s.elements, 6), grad, Out(main))
+		mains = append(mains, In(main))
+		scaled = append(scaled, InPlace(main))
+	}
+	found := g.tensor(lNormValue, FP32, 1)
+	g.op(oUnscale, moving(hw.Elementwise, own, 8), append(scaled, Out(found))...)
+	if g.c.Devices > 1 {
+		g.wait(g.start(oAllReduce, collective(hw.AllReduce, 4, g.c.Devices), g.all, InPlace(found)))
+	}
+	g.b.Sync(Compute)
+	g.b.Drop(found)
+	return mains
+}
+
 // updateClassic steps through all states in one kernel and copies all of them back
-// to 16 bits in another (apex multi_tensor_apply).
-func (g *generator) updateClassic(states []state, own int64) {
+// to 16 bits in another (apex multi_tensor_apply); gradients have size bytes.
+func (g *generator) updateClassic(states []state, own, size int64) {
 	var adam, masters, values []Arg
 	for _, s := range states {
 		grad, value := s.grad, s.value
@@ -227,7 +252,6 @@ func (g *generator) updateClassic(states []state, own int64) {
 		masters = append(masters, In(s.master))
 		values = append(values, value)
 	}
-	size := int64(g.c.gradientBytes())
 	g.op(oAdamW, moving(hw.OptimizerStep, own, size+3*8), adam...)
 	g.op(oCopy, moving(hw.Cast, own, 6), append(masters, values...)...)
 }

@@ -61,6 +61,68 @@ func TestFrameworksShareFlops(t *testing.T) {
 	}
 }
 
+// TestMainGradients: gradients of 16 bits are copied to fp32 tensor by tensor, of which all
+// else of the step is done; a step that is skipped ends when the host has read of the
+// overflow. Buffers of 32 bits are used as they are.
+func TestMainGradients(t *testing.T) {
+	for _, f := range []workloads.Framework{workloads.Megatron2021, workloads.Megatron2022} {
+		for _, skip := range []bool{false, true} {
+			m := tiny(workloads.GPT)
+			c := workloads.Config{Model: m, Framework: f}
+			if skip {
+				c.Processes = []workloads.Process{workloads.OverflowSkip{Burst: 1}}
+			}
+			w := makeWorkload(t, c)
+			p := program(t, w, 0, 0)
+			if err := workloadstest.Races(p); err != nil {
+				t.Fatal(err)
+			}
+			copies, norms, steps, waits, inside := sim.Bytes(0), sim.Bytes(0), sim.Bytes(0), 0, false
+			tensors := 0
+			for _, in := range p.Instrs {
+				switch in.Kind {
+				case workloads.Mark:
+					inside = in.Mark == workloads.MarkOptimizerBegin
+				case workloads.Sync:
+					if inside {
+						waits++
+					}
+				case workloads.Op:
+					if !inside || in.Kernel < 0 {
+						continue
+					}
+					k := p.Kernels[in.Kernel]
+					switch p.Names.String(in.Name) {
+					case "npu::_npu_dtype_cast":
+						copies += k.Traffic
+						tensors++
+					case "aten::linalg_vector_norm":
+						norms += k.Traffic
+					case "npu::npu_apply_adam_w":
+						steps += k.Traffic
+					}
+				}
+			}
+			n := sim.Bytes(m.Params())
+			wantCopies, wantTensors, wantWaits := sim.Bytes(0), 0, 1
+			if f == workloads.Megatron2021 {
+				wantCopies, wantTensors, wantWaits = 6*n, 12*m.Layers+5, 2 // three tables and the last norm's pair
+			}
+			wantNorms, wantSteps := 4*n, 28*n
+			if skip {
+				wantSteps = 0
+				if f == workloads.Megatron2021 {
+					wantNorms, wantWaits = 0, 1
+				}
+			}
+			if copies != wantCopies || tensors != wantTensors || waits != wantWaits || norms != wantNorms || steps != wantSteps {
+				t.Errorf("%s, skipped %t: copies of %d tensors move %d bytes, the norm %d, the step %d, the host waits %d times; want %d, %d, %d, %d, %d",
+					f, skip, tensors, copies, norms, steps, waits, wantTensors, wantCopies, wantNorms, wantSteps, wantWaits)
+			}
+		}
+	}
+}
+
 // TestClassicSoftmax: the fused softmax of older frameworks reads a triangle and writes a
 // square; where heads times sequences, or the length, do not suit it, five kernels take its
 // place in each direction, and softmax keeps four bytes per score.
