@@ -61,6 +61,46 @@ func TestFrameworksShareFlops(t *testing.T) {
 	}
 }
 
+// TestExchanges: before Megatron-Core the host waits for transfers and passes once after
+// each group of transfers and nowhere else in a step; in Megatron-Core it does not.
+func TestExchanges(t *testing.T) {
+	for _, f := range []workloads.Framework{workloads.MegatronCore, workloads.Megatron2021, workloads.Megatron2022} {
+		for _, vpp := range []int{1, 2} {
+			w := makeWorkload(t, workloads.Config{Model: tiny(workloads.GPT), PP: 2, VPP: vpp, GlobalBatch: 4, Framework: f})
+			for r := range w.Ranks() {
+				groups, open := 0, false
+				var waits [workloads.NumLanes]int
+				p := program(t, w, r, 0)
+				for _, in := range p.Instrs {
+					switch {
+					case in.Kind == workloads.Mark && in.Mark == workloads.MarkOptimizerBegin:
+						goto done
+					case in.Kind == workloads.Sync:
+						waits[in.Lane]++
+						if in.Lane == workloads.CommPeer && !open {
+							t.Errorf("%s, vpp %d, stage %d: the host waits where nothing was transferred", f, vpp, r)
+						}
+						open = false
+					case in.Kind == workloads.Op && in.Lane == workloads.CommPeer && !open:
+						open = true
+						groups++
+					case in.Kind == workloads.Mark && f != workloads.MegatronCore && open:
+						t.Errorf("%s, vpp %d, stage %d: a pass begins before the host has waited", f, vpp, r)
+					}
+				}
+			done:
+				want := [workloads.NumLanes]int{workloads.Compute: groups, workloads.CommPeer: groups}
+				if f == workloads.MegatronCore {
+					want = [workloads.NumLanes]int{}
+				}
+				if waits != want {
+					t.Errorf("%s, vpp %d, stage %d: the host waits for lanes %d times, want %d", f, vpp, r, waits, want)
+				}
+			}
+		}
+	}
+}
+
 // TestMainGradients: gradients of 16 bits are copied to fp32 tensor by tensor, of which all
 // else of the step is done; a step that is skipped ends when the host has read of the
 // overflow. Buffers of 32 bits are used as they are.
