@@ -98,7 +98,7 @@ type Workload struct {
 	MicroBatches  int64  // decoder: per step and replica, in place of TokensPerStep; 0 = by that
 	Save          string // decoder: save rule, "minimal" or "eager"
 	Attention     string // decoder: "fused" or "unfused"
-	Framework     string // decoder: "megatron-core" or "megatron-2021"
+	Framework     string // decoder: "megatron-core", "megatron-2021" or "megatron-2022"
 	// SequenceParallel, decoder: norms and dropout are split over tensor parallelism.
 	SequenceParallel bool
 	Fold             bool // decoder: simulate one rank for all that are identical
@@ -279,7 +279,7 @@ func (w *Workload) fields() []field {
 		{key: "micro_batches", set: integer(&w.MicroBatches, 1, maxBatch)},
 		{key: "save", set: choice(&w.Save, "minimal", "eager")},
 		{key: "attention", set: choice(&w.Attention, "fused", "unfused")},
-		{key: "framework", set: choice(&w.Framework, string(workloads.MegatronCore), string(workloads.Megatron2021))},
+		{key: "framework", set: choice(&w.Framework, string(workloads.MegatronCore), string(workloads.Megatron2021), string(workloads.Megatron2022))},
 		{key: "sequence_parallel", set: flag(&w.SequenceParallel)},
 		{key: "fold", set: flag(&w.Fold)},
 		{key: "trace", set: text(&w.Trace)},

@@ -305,12 +305,41 @@ func TestA100(t *testing.T) {
 	}
 }
 
-// TestA100AllReduce compares the A100's all-reduces with other tables that they were
-// not fitted to: of 2, 4 and 8 devices of one server, 4 MiB to 1 GiB.
+// TestA100AllReduce compares the A100's all-reduces with two other tables that they were
+// not fitted to: of 2, 4 and 8 devices of one server, 4 MiB to 1 GiB. The tables are of
+// different servers and lie on both sides of the model.
 func TestA100AllReduce(t *testing.T) {
 	n, err := Load("a100-80-8")
 	if err != nil {
 		t.Fatal(err)
+	}
+	model := func(members int32, size sim.Bytes) float64 {
+		return n.Fabric.Time(Work{Kind: Collective, Collective: AllReduce, Size: size, Members: members}).Milliseconds()
+	}
+	text, err := os.ReadFile(sharedData(t, "op-profiles/galvatron-a100/sp_time_1nodes_8gpus_per_node.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var times map[string]float64 // ms
+	if err := json.Unmarshal(text, &times); err != nil {
+		t.Fatal(err)
+	}
+	for _, members := range []int32{2, 4, 8} {
+		var off []float64
+		for mib := sim.Bytes(4); mib <= 1024; mib *= 2 {
+			key := fmt.Sprintf("allreduce_size_%d_%dMB_time", members, mib)
+			measured, ok := times[key]
+			if !ok {
+				t.Fatalf("no %s", key)
+			}
+			off = append(off, measured/model(members, mib<<20))
+		}
+		slices.Sort(off)
+		median, low, high := off[len(off)/2], off[0], off[len(off)-1]
+		t.Logf("Galvatron, %d devices: measured/model %.3f in the median, %.3f to %.3f", members, median, low, high)
+		if median < 1/1.2 || median > 1.2 || low < 1/1.25 || high > 1.45 { // the least sizes are the slowest
+			t.Errorf("Galvatron, %d devices: more than 1.2 in the median, or beyond 0.8 to 1.45", members)
+		}
 	}
 	for _, members := range []int32{2, 4, 8} {
 		var off []float64
@@ -319,8 +348,7 @@ func TestA100AllReduce(t *testing.T) {
 			if size < 4<<20 {
 				continue // mostly latency
 			}
-			w := Work{Kind: Collective, Collective: AllReduce, Size: sim.Bytes(size), Members: members}
-			off = append(off, row.number("time(ns)")/1e6/n.Fabric.Time(w).Milliseconds())
+			off = append(off, row.number("time(ns)")/1e6/model(members, sim.Bytes(size)))
 		}
 		slices.Sort(off)
 		median, low, high := off[len(off)/2], off[len(off)/20], off[len(off)*19/20]

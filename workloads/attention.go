@@ -246,19 +246,20 @@ func (g *generator) coreUnfused(h heads) (out StorageID, s coreSaved) {
 	g.calls(callsScores)
 	scores := g.tensor(lScores, BF16, count, seq, seq)
 	g.op(oBMM, batched(count, seq, seq, m.HeadDim), h.q, h.k, Out(scores))
-	s.probs = g.tensor(lProbs, BF16, count, seq, seq)
-	g.op(oSoftmax, moving(hw.Softmax, elements, 4), In(scores), In(g.st.mask), Out(s.probs))
-	g.b.Drop(scores)
-	weights := s.probs
+	probs := g.softmax(scores, count, seq, &s)
+	weights := probs
 	g.calls(callsDropout)
 	if m.biased() && g.training {
 		s.dropped = g.tensor(lProbs, BF16, count, seq, seq)
 		s.mask = g.tensor(lDropout, UINT8, count, seq, seq)
-		g.op(oDropout, moving(hw.Elementwise, elements, 5), In(s.probs), Out(s.dropped), Out(s.mask))
+		g.op(oDropout, moving(hw.Elementwise, elements, 5), In(probs), Out(s.dropped), Out(s.mask))
 		weights = s.dropped
 	}
 	out = g.tensor(lAttention, BF16, g.tokens, m.queryWidth()/t)
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(weights), h.v, Out(out))
+	if probs != s.probs {
+		g.b.Drop(probs)
+	}
 	if g.classic() {
 		g.calls(callsContext)
 		strided := out
@@ -348,10 +349,33 @@ func (g *generator) coreGradUnfused(da StorageID, d headsGrad, s *coreSaved) {
 		g.op(oDropoutGrad, moving(hw.Elementwise, elements, 5), In(s.mask), InPlace(dscores))
 		g.b.Drop(s.mask)
 	}
-	g.op(oSoftmaxGrad, moving(hw.Softmax, elements, 6), In(s.probs), InPlace(dscores))
-	g.b.Drop(s.probs)
+	dscores = g.softmaxBackward(dscores, count, seq, s)
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(dscores), h.k, dq)
 	g.op(oBMM, batched(count, seq, m.HeadDim, seq), In(dscores), h.q, dk)
 	g.b.Drop(dscores)
 	g.calls(callsScoresBackward)
+}
+
+// softmax of scaled and masked scores, whose reference it takes over: the 16-bit
+// result. What its backward pass reads is s.probs, which may be the same storage.
+func (g *generator) softmax(scores StorageID, count, seq int, s *coreSaved) (probs StorageID) {
+	if !g.fusedSoftmax(count, seq) {
+		return g.softmaxClassic(scores, count, seq, s)
+	}
+	probs = g.tensor(lProbs, BF16, count, seq, seq)
+	g.op(oSoftmax, moving(hw.Softmax, int64(count)*g.triangle(seq)+int64(count)*int64(seq)*int64(seq), 2), In(scores), In(g.st.mask), Out(probs))
+	g.b.Drop(scores)
+	s.probs = probs
+	return probs
+}
+
+// softmaxBackward turns the gradient of the result, whose reference it takes over,
+// into that of the scores and gives s.probs back.
+func (g *generator) softmaxBackward(d StorageID, count, seq int, s *coreSaved) (dscores StorageID) {
+	if !g.fusedSoftmax(count, seq) {
+		return g.softmaxClassicBackward(d, count, seq, s)
+	}
+	g.op(oSoftmaxGrad, moving(hw.Softmax, 2*int64(count)*g.triangle(seq)+int64(count)*int64(seq)*int64(seq), 2), In(s.probs), InPlace(d))
+	g.b.Drop(s.probs)
+	return d
 }

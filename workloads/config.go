@@ -234,7 +234,7 @@ func (c Config) check() error {
 }
 
 func (c *Config) checkFramework() error {
-	if err := oneOf("framework", c.Framework, MegatronCore, Megatron2021); err != nil {
+	if err := oneOf("framework", c.Framework, MegatronCore, Megatron2021, Megatron2022); err != nil {
 		return err
 	}
 	if c.Replicated && c.ZeRO == 3 {
@@ -246,8 +246,8 @@ func (c *Config) checkFramework() error {
 	switch {
 	case !c.Model.biased():
 		return fmt.Errorf("framework %s: must be %s for %s, which is not a GPT with biases", c.Framework, MegatronCore, c.Model.Name)
-	case c.SequenceParallel:
-		return fmt.Errorf("framework %s: must be %s with sequence parallelism", c.Framework, MegatronCore)
+	case c.SequenceParallel && c.Framework == Megatron2021:
+		return fmt.Errorf("framework %s: must be %s or %s with sequence parallelism", c.Framework, Megatron2022, MegatronCore)
 	case c.ZeRO == 3:
 		return fmt.Errorf("framework %s: must be %s with zero 3", c.Framework, MegatronCore)
 	case c.adapterRank() > 0:

@@ -694,10 +694,10 @@ func TestImpossible(t *testing.T) {
 		{"gpt experts", workloads.Config{Model: func() workloads.Model { m := tiny(workloads.GPT); m.Experts, m.TopK = 4, 1; return m }()}, "experts are for Llama-style"},
 		{"batch", workloads.Config{Model: llama, DP: 2, MicroBatch: 2, GlobalBatch: 6}, "multiple of micro_batch x dp = 4"},
 		{"sequence", workloads.Config{Model: llama, TP: 4, Seq: 62, SequenceParallel: true}, "must divide seq 62"},
-		{"framework", workloads.Config{Model: llama, Framework: "megatron"}, `framework "megatron": must be one of megatron-core, megatron-2021`},
+		{"framework", workloads.Config{Model: llama, Framework: "megatron"}, `framework "megatron": must be one of megatron-core, megatron-2021, megatron-2022`},
 		{"framework of a llama", workloads.Config{Model: llama, Framework: workloads.Megatron2021}, "must be megatron-core for tiny, which is not a GPT with biases"},
 		{"framework of a bare gpt", workloads.Config{Model: func() workloads.Model { m := tiny(workloads.GPT); m.Bare = true; return m }(), Framework: workloads.Megatron2021}, "must be megatron-core for tiny"},
-		{"framework with sequence parallelism", workloads.Config{Model: tiny(workloads.GPT), TP: 2, SequenceParallel: true, Framework: workloads.Megatron2021}, "must be megatron-core with sequence parallelism"},
+		{"framework with sequence parallelism", workloads.Config{Model: tiny(workloads.GPT), TP: 2, SequenceParallel: true, Framework: workloads.Megatron2021}, "must be megatron-2022 or megatron-core with sequence parallelism"},
 		{"replicated shards", workloads.Config{Model: llama, DP: 2, ZeRO: 3, Replicated: true}, "zero 3: must be 1 where states are replicated"},
 		{"bare llama", workloads.Config{Model: func() workloads.Model { m := llama; m.Bare = true; return m }()}, "bare is for GPT-style"},
 		{"positions", workloads.Config{Model: tiny(workloads.GPT), Seq: 65}, "64 learned positions"},
@@ -792,11 +792,13 @@ func randomConfig(t *rapid.T) workloads.Config {
 		c.Replicated = rapid.Bool().Draw(t, "replicated")
 	}
 	if m.Style == workloads.GPT {
-		switch rapid.IntRange(0, 2).Draw(t, "kind of gpt") {
+		switch rapid.IntRange(0, 3).Draw(t, "kind of gpt") {
 		case 1:
 			c.Model.Bare = true
 		case 2:
 			c.Framework, c.SequenceParallel, c.ZeRO = workloads.Megatron2021, false, 1
+		case 3:
+			c.Framework, c.ZeRO = workloads.Megatron2022, 1
 		}
 	}
 	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(workloads.ProcessNames()), 0, 6, rapid.ID[string]).Draw(t, "processes") {
@@ -870,6 +872,7 @@ func TestConformance(t *testing.T) {
 		{Model: tiny(workloads.Llama), PP: 4, DP: 2, GlobalBatch: 12},
 		{Model: tiny(workloads.Llama), DP: 4, ZeRO: 3, GlobalBatch: 8, Recompute: workloads.Recompute{Kind: workloads.FullUniform, N: 2}},
 		{Model: tiny(workloads.GPT), TP: 2, PP: 2, DP: 2, GlobalBatch: 8, Attention: workloads.Unfused, Framework: workloads.Megatron2021, Replicated: true, Recompute: workloads.Recompute{Kind: workloads.FullUniform}},
+		{Model: tiny(workloads.GPT), TP: 2, PP: 2, SequenceParallel: true, GlobalBatch: 4, Attention: workloads.Unfused, Framework: workloads.Megatron2022, Recompute: workloads.Recompute{Kind: workloads.Selective}},
 	} {
 		c.Processes = []workloads.Process{workloads.OverflowSkip{Burst: 1}, workloads.Validation{Every: 2, Batches: 1}}
 		w := makeWorkload(t, c)

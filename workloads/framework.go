@@ -20,15 +20,26 @@ const (
 	//     kernel adds to the 16-bit gradient buffer;
 	//   - the result of attention is copied to be contiguous, and the gradient
 	//     of the fused projection is put together from its three parts;
+	//   - the fused softmax reads only what its causal mask leaves; for some
+	//     shapes there is none;
 	//   - the loss is computed in elementary operators;
 	//   - the host waits for the device after every transfer between pipeline
-	//     stages;
-	//   - each kernel of the optimizer runs over all tensors;
+	//     stages, which is cut over a tensor-parallel group;
+	//   - each kernel of the optimizer runs over all tensors, but for copies of
+	//     16-bit gradients to fp32;
 	//   - operators without a kernel cost the host a dispatch each: see calls.
 	Megatron2021 Framework = "megatron-2021"
+	// Megatron2022 is Megatron-LM 3.0, that of Korthikanti et al. (arXiv
+	// 2205.05198): as Megatron2021, but with sequence parallelism, and with
+	// gradient buffers of 32 bits. The product that computes a weight gradient
+	// adds it to the buffer (megatron/mpu/layers.py,
+	// gradient_accumulation_fusion, on by default); other gradients are 16-bit
+	// tensors of their own, which another kernel adds.
+	Megatron2022 Framework = "megatron-2022"
 )
 
-func (g *generator) classic() bool { return g.c.Framework == Megatron2021 }
+// classic tells whether the framework is older than Megatron-Core.
+func (g *generator) classic() bool { return g.c.Framework != MegatronCore }
 
 // Framework operators without a kernel, as megatron/model/transformer.py, mpu and
 // p2p_communication.py of Megatron-LM 2.5 call them: counted from memory of the
@@ -64,7 +75,7 @@ func (g *generator) calls(n int) {
 
 // addGradient computes a gradient of parameter name by compute, whose result is
 // the last argument it is given, and adds it to what earlier micro-batches left:
-// in the same kernel, or in one more.
+// in the same kernel, or in one more, which reads and writes the buffer.
 func (g *generator) addGradient(u int, name NameID, compute func(to Arg)) {
 	if !g.classic() {
 		compute(g.weightGrad(u, name))
@@ -73,14 +84,14 @@ func (g *generator) addGradient(u int, name NameID, compute func(to Arg)) {
 	p := g.param(u, name)
 	own := g.tensor(lGradient, BF16, p.rows, p.cols)
 	compute(Out(own))
-	g.op(oAdd, moving(hw.Elementwise, p.elements, 6), In(own), g.weightGrad(u, name))
+	g.op(oAdd, moving(hw.Elementwise, p.elements, 2+2*int64(g.c.gradientBytes())), In(own), g.weightGrad(u, name))
 	g.b.Drop(own)
 }
 
 // accumulateProduct adds the m x n product over k of args to the gradient of a
 // matrix.
 func (g *generator) accumulateProduct(u int, name NameID, m, n, k int, args ...Arg) {
-	if g.classic() {
+	if g.c.Framework == Megatron2021 {
 		g.addGradient(u, name, func(to Arg) { g.op(oMatmul, matmul(m, n, k), append(args, to)...) })
 		return
 	}
@@ -97,13 +108,89 @@ func (c *Config) gradients() DType {
 	return FP32
 }
 
-// transferred makes the host wait for a transfer on lane and all before it
-// ("to protect against race condition when using batch_isend_irecv").
-func (g *generator) transferred(lane Lane) {
+// exchanges is when stages exchange tensors.
+func (g *generator) exchanges() exchange {
 	if g.classic() {
-		g.calls(callsTransfer)
-		g.b.Sync(lane)
+		return inTurns
 	}
+	return beside
+}
+
+// exchanged makes the host wait for the device after the transfers between two passes,
+// which are one group ("to protect against race condition when using
+// batch_isend_irecv").
+func (g *generator) exchanged() {
+	if g.classic() {
+		g.b.Sync(CommPeer)
+		g.b.Sync(Compute)
+	}
+}
+
+// Fused softmax of older frameworks (megatron/model/fused_softmax.py,
+// is_kernel_available, and fused_kernels/scaled_upper_triang_masked_softmax.h): a block
+// of the kernel has four rows of different heads, and a row is in registers.
+const (
+	softmaxHeads   = 4    // heads times sequences must be a multiple
+	softmaxLeast   = 16   // sequences must be longer
+	softmaxMost    = 2048 // and not longer than that
+	softmaxMost22  = 4096 // since Megatron-LM 3.0
+	softmaxAligned = 4    // and a multiple of it
+)
+
+// fusedSoftmax tells whether scale, mask and softmax of count heads times sequences are
+// one kernel.
+func (g *generator) fusedSoftmax(count, seq int) bool {
+	if !g.classic() {
+		return true
+	}
+	most := softmaxMost
+	if g.c.Framework == Megatron2022 {
+		most = softmaxMost22
+	}
+	return count%softmaxHeads == 0 && seq > softmaxLeast && seq <= most && seq%softmaxAligned == 0
+}
+
+// triangle is how many elements of a seq x seq matrix of scores softmax reads: those
+// that a causal mask leaves, or all.
+func (g *generator) triangle(seq int) int64 {
+	if g.classic() {
+		return int64(seq) * int64(seq+1) / 2
+	}
+	return int64(seq) * int64(seq)
+}
+
+// softmaxClassic is softmax in elementary operators and fp32 (forward_torch_softmax of
+// the same file, with query-key layer scaling, which is on by default).
+func (g *generator) softmaxClassic(scores StorageID, count, seq int, s *coreSaved) (probs StorageID) {
+	elements := int64(count) * int64(seq) * int64(seq)
+	next := func(name NameID, label NameID, d DType, work hw.Work, from StorageID) StorageID {
+		to := g.tensor(label, d, count, seq, seq)
+		g.op(name, work, In(from), Out(to))
+		return to
+	}
+	wide := next(oCast, lScores, FP32, moving(hw.Cast, elements, 6), scores)
+	g.b.Drop(scores)
+	scaled := next(oMul, lScores, FP32, moving(hw.Elementwise, elements, 8), wide)
+	g.b.Drop(wide)
+	g.op(oMaskedFill, moving(hw.Elementwise, elements, 8), In(g.st.mask), InPlace(scaled))
+	s.probs = next(oSoftmax, lProbs, FP32, moving(hw.Softmax, elements, 8), scaled)
+	g.b.Drop(scaled)
+	return next(oCast, lProbs, BF16, moving(hw.Cast, elements, 6), s.probs)
+}
+
+func (g *generator) softmaxClassicBackward(d StorageID, count, seq int, s *coreSaved) (dscores StorageID) {
+	elements := int64(count) * int64(seq) * int64(seq)
+	wide := g.tensor(lGradient, FP32, count, seq, seq)
+	g.op(oCast, moving(hw.Cast, elements, 6), In(d), Out(wide))
+	g.b.Drop(d)
+	g.op(oSoftmaxGrad, moving(hw.Softmax, elements, 12), In(s.probs), InPlace(wide))
+	g.b.Drop(s.probs)
+	g.op(oMaskedFill, moving(hw.Elementwise, elements, 8), In(g.st.mask), InPlace(wide))
+	g.op(oMul, moving(hw.Elementwise, elements, 8), InPlace(wide))
+	dscores = g.tensor(lGradient, BF16, count, seq, seq)
+	g.op(oCast, moving(hw.Cast, elements, 6), In(wide), Out(dscores))
+	g.b.Drop(wide)
+	return dscores
 }
 
 // crossEntropyClassic is the loss in elementary operators (mpu/cross_entropy.py):
@@ -130,9 +217,33 @@ func (g *generator) crossEntropyClassic(batch StorageID, s *headSaved, elements 
 	g.calls(callsLoss)
 }
 
+// mainGradients copies 16-bit gradients to fp32, tensor by tensor, undoes the scale of the
+// loss in all of them and lets the host read whether anything overflowed
+// (megatron/optimizer/optimizer.py, _copy_model_grads_to_main_grads and
+// _unscale_main_grads_and_check_for_nan). The caller drops them after the step.
+func (g *generator) mainGradients(states []state, own int64) (mains []Arg) {
+	var scaled []Arg
+	for _, s := range states {
+		grad := s.grad
+		grad.Mode = Read
+		main := g.b.New(Storage{Bytes: sim.Bytes(4 * s.elements), Class: Gradient, DType: FP32, Shape: flat(s.elements), Label: lGradient})
+		g.op(oCast, moving(hw.Cast, s.elements, 6), grad, Out(main))
+		mains = append(mains, In(main))
+		scaled = append(scaled, InPlace(main))
+	}
+	found := g.tensor(lNormValue, FP32, 1)
+	g.op(oUnscale, moving(hw.Elementwise, own, 8), append(scaled, Out(found))...)
+	if g.c.Devices > 1 {
+		g.wait(g.start(oAllReduce, collective(hw.AllReduce, 4, g.c.Devices), g.all, InPlace(found)))
+	}
+	g.b.Sync(Compute)
+	g.b.Drop(found)
+	return mains
+}
+
 // updateClassic steps through all states in one kernel and copies all of them back
-// to 16 bits in another (apex multi_tensor_apply).
-func (g *generator) updateClassic(states []state, own int64) {
+// to 16 bits in another (apex multi_tensor_apply); gradients have size bytes.
+func (g *generator) updateClassic(states []state, own, size int64) {
 	var adam, masters, values []Arg
 	for _, s := range states {
 		grad, value := s.grad, s.value
@@ -141,7 +252,6 @@ func (g *generator) updateClassic(states []state, own int64) {
 		masters = append(masters, In(s.master))
 		values = append(values, value)
 	}
-	size := int64(g.c.gradientBytes())
 	g.op(oAdamW, moving(hw.OptimizerStep, own, size+3*8), adam...)
 	g.op(oCopy, moving(hw.Cast, own, 6), append(masters, values...)...)
 }

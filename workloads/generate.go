@@ -136,7 +136,7 @@ func (g *generator) enter(i int, shape MicroBatch) {
 // train runs the pipeline schedule over the micro-batches.
 func (g *generator) train() {
 	g.saving, g.training = true, true
-	g.pipeline(g.v.Micros, schedule(g.c.PP, g.c.VPP, len(g.v.Micros), false), MarkForwardBegin)
+	g.pipeline(g.v.Micros, schedule(g.c.PP, g.c.VPP, len(g.v.Micros), false, g.exchanges()), MarkForwardBegin)
 	g.finishReductions(0)
 }
 
@@ -147,7 +147,7 @@ func (g *generator) validate() {
 	}
 	g.saving, g.training = false, false
 	shapes := slices.Repeat([]MicroBatch{{Sequences: g.c.MicroBatch, Seq: g.c.Seq}}, g.v.Validation)
-	g.pipeline(shapes, schedule(g.c.PP, g.c.VPP, g.v.Validation, true), MarkValidationBegin)
+	g.pipeline(shapes, schedule(g.c.PP, g.c.VPP, g.v.Validation, true, g.exchanges()), MarkValidationBegin)
 	g.b.Sync(Compute)
 }
 
@@ -155,7 +155,8 @@ func (g *generator) validate() {
 // shapes; begin marks a forward pass, the mark after it its end.
 func (g *generator) pipeline(shapes []MicroBatch, steps [][]step, begin MarkKind) {
 	batches := make([]microPass, len(shapes)*g.c.VPP)
-	for _, s := range steps[g.stage] {
+	own := steps[g.stage]
+	for i, s := range own {
 		mb := &batches[s.micro*g.c.VPP+s.chunk]
 		g.enter(s.micro, shapes[s.micro])
 		switch s.kind {
@@ -178,6 +179,9 @@ func (g *generator) pipeline(shapes []MicroBatch, steps [][]step, begin MarkKind
 			mb.done = g.passed(mb.result)
 		case sendBackward:
 			g.send(g.before(), tagBackward, mb.result, mb.done)
+		}
+		if s.transfers() && (i+1 == len(own) || !own[i+1].transfers()) {
+			g.exchanged()
 		}
 	}
 	g.finishSends()
@@ -232,8 +236,7 @@ func (g *generator) forward(mb *microPass, chunk int) {
 		g.free(0)
 	} else {
 		g.b.Wait(Compute, mb.input.ready)
-		g.transferred(Compute)
-		x = mb.input.storage
+		x = g.whole(mb.input.storage)
 	}
 	for _, bl := range g.blocks[chunk] {
 		var saved blockSaved
@@ -314,8 +317,7 @@ func (g *generator) backward(mb *microPass, chunk int) {
 		g.reduce(u)
 	} else {
 		g.b.Wait(Compute, mb.gradient.ready)
-		g.transferred(Compute)
-		dy = mb.gradient.storage
+		dy = g.whole(mb.gradient.storage)
 	}
 	blocks := g.blocks[chunk]
 	for i := len(blocks) - 1; i >= 0; i-- {

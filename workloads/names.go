@@ -96,6 +96,8 @@ const (
 	oAttentionGrad
 	oBMM
 	oSoftmax
+	oMaskedFill
+	oUnscale
 	oSoftmaxGrad
 	oDropout
 	oDropoutGrad
@@ -163,7 +165,7 @@ var decoderNames = [numNames]string{
 	oMatmul: "aten::matmul", oMatmulAccumulate: "npu::npu_matmul_add_fp32",
 	oRotary: "npu::npu_rotary_mul", oRotaryGrad: "npu::npu_rotary_mul_backward",
 	oAttention: "npu::npu_fusion_attention", oAttentionGrad: "npu::npu_fusion_attention_grad",
-	oBMM: "aten::bmm", oSoftmax: "npu::npu_scaled_masked_softmax", oSoftmaxGrad: "npu::npu_scaled_masked_softmax_backward",
+	oBMM: "aten::bmm", oSoftmax: "npu::npu_scaled_masked_softmax", oMaskedFill: "aten::masked_fill_", oUnscale: "aten::_amp_foreach_non_finite_check_and_unscale_", oSoftmaxGrad: "npu::npu_scaled_masked_softmax_backward",
 	oDropout: "npu::_npu_dropout", oDropoutGrad: "npu::npu_dropout_backward", oBiasDropoutAdd: "bias_dropout_add",
 	oSwiGLU: "npu::npu_swiglu", oSwiGLUGrad: "npu::npu_swiglu_backward", oSiLU: "aten::silu", oSiLUGrad: "aten::silu_backward",
 	oMulGrad: "aten::mul_backward", oGELU: "aten::gelu", oGELUGrad: "aten::gelu_backward",

@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"math/bits"
+	"slices"
 
 	"smartswap/hw"
 	"smartswap/sim"
@@ -72,21 +73,39 @@ func (g *generator) update(states []state, shared bool) bool {
 		own += s.elements
 	}
 	args := make([]Arg, 0, len(g.st.grads)+1)
-	for _, s := range g.st.grads {
-		args = append(args, In(s))
+	if g.c.gradients() == BF16 {
+		args = g.mainGradients(states, own)
+		defer func() {
+			for _, a := range args {
+				g.b.Drop(a.Storage)
+			}
+		}()
+		if g.v.Skip { // the host has read that something overflowed
+			return false
+		}
+		states = slices.Clone(states)
+		for i := range states {
+			states[i].grad = args[i]
+		}
+	} else {
+		for _, s := range g.st.grads {
+			args = append(args, In(s))
+		}
 	}
-	norm := g.norms(own, int64(g.c.gradientBytes()), args)
+	size := int64(g.b.Storage(args[0].Storage).DType.Size())
+	norm := g.norms(own, size, args)
 	if g.v.Skip {
 		g.b.Drop(norm)
 		return false
 	}
-	for i := range args {
-		args[i].Mode = Update
+	clipped := slices.Clone(args)
+	for i := range clipped {
+		clipped[i].Mode = Update
 	}
-	g.op(oMul, moving(hw.Elementwise, own, 2*int64(g.c.gradientBytes())), append(args, In(norm))...)
+	g.op(oMul, moving(hw.Elementwise, own, 2*size), append(clipped, In(norm))...)
 	g.b.Drop(norm)
 	if g.classic() {
-		g.updateClassic(states, own)
+		g.updateClassic(states, own, size)
 		return true
 	}
 	for _, s := range states {

@@ -270,10 +270,36 @@ type pendingSend struct {
 	done   int32
 }
 
-// receive begins to receive a [local tokens, hidden] tensor from stage from.
+// parts is into how many parts a tensor between stages is cut that every member of a
+// tensor-parallel group has whole: each sends its own part, and those of the next stage
+// gather them. Without sequence parallelism Megatron-LM did so until Megatron-Core
+// (Narayanan et al., arXiv 2104.04473 section 4.1; megatron/p2p_communication.py,
+// scatter_gather_tensors_in_pipeline), and DeepSpeed's pipelines do
+// (deepspeed/runtime/pipe/engine.py, is_pipe_partitioned).
+func (g *generator) parts() int {
+	if g.classic() && !g.sequenceParallel() {
+		return g.c.TP
+	}
+	return 1
+}
+
+// whole gathers a received part, whose reference it takes over.
+func (g *generator) whole(part StorageID) StorageID {
+	if g.parts() == 1 {
+		return part
+	}
+	x := g.tensor(lHidden, BF16, g.local, g.m.Hidden)
+	g.wait(g.start(oAllGather, collective(hw.AllGather, g.bytes(x), g.c.TP), g.tp, In(part), Out(x)))
+	g.b.Drop(part)
+	return x
+}
+
+// receive begins to receive a [local tokens, hidden] tensor, or this rank's part of it,
+// from stage from.
 func (g *generator) receive(from int, tag int32) received {
 	g.layer = 0
-	s := g.tensor(lHidden, BF16, g.local, g.m.Hidden)
+	s := g.tensor(lHidden, BF16, g.local, g.m.Hidden/g.parts())
+	g.calls(callsTransfer)
 	g.b.Order(Compute, CommPeer)
 	g.b.Op(OpSpec{Name: oReceive, Lane: CommPeer, Kernel: g.transfer(from, g.stage, tag)}, Out(s))
 	return received{s, g.b.Record(CommPeer)}
@@ -287,9 +313,9 @@ func (g *generator) send(to int, tag int32, y StorageID, ready int32) {
 	p := &g.sends[tag-tagForward]
 	g.finishSend(p)
 	g.b.Wait(CommPeer, ready)
+	g.calls(callsTransfer)
 	g.b.Op(OpSpec{Name: oSend, Lane: CommPeer, Kernel: g.transfer(g.stage, to, tag)}, In(y))
 	*p = pendingSend{y, g.b.Record(CommPeer)}
-	g.transferred(CommPeer)
 }
 
 func (g *generator) finishSend(p *pendingSend) {
@@ -312,5 +338,5 @@ func (g *generator) hiddenBytes(tokens int) sim.Bytes {
 }
 
 func (g *generator) transfer(from, to int, tag int32) Kernel {
-	return Kernel{Work: hw.Work{Kind: hw.Transfer, Size: g.hiddenBytes(g.local), Stride: g.distance(from, to)}, Group: []int32{g.peer[from], g.peer[to]}, Tag: tag}
+	return Kernel{Work: hw.Work{Kind: hw.Transfer, Size: g.hiddenBytes(g.local) / sim.Bytes(g.parts()), Stride: g.distance(from, to)}, Group: []int32{g.peer[from], g.peer[to]}, Tag: tag}
 }

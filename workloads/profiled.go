@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"slices"
 
 	"smartswap/hw"
 	"smartswap/sim"
@@ -12,10 +13,14 @@ type ProfiledOp struct {
 	Name              string
 	Forward, Backward sim.Time
 	Weights           sim.Bytes // 16-bit; 0 = none
-	Kept              sim.Bytes // what its forward keeps for its backward
-	Input             sim.Bytes
-	Recompute         bool // runs again in backward, with its neighbours of the same Group
-	Group             int
+	Input             sim.Bytes // gradient of what it reads
+	Result            sim.Bytes // what it leaves for the next operator
+	Aside             sim.Bytes // what it leaves for its own backward pass alone, such as a mask; 0 = nothing
+	// ReadsInput and ReadsResult tell what its backward pass reads beside Aside. A
+	// result that no backward pass reads dies once the next operator has run.
+	ReadsInput, ReadsResult bool
+	Recompute               bool // runs again in backward, with its neighbours of the same Group
+	Group                   int
 	// Replicas share the operator's batch and all-reduce its gradients.
 	Replicas int
 }
@@ -34,10 +39,18 @@ const maxProfiledOps = 1 << 20
 // NewProfiled makes the program of every stage of a pipeline of measured
 // operators under 1F1B over so many micro-batches: kernels take the given times,
 // recomputation runs neighbours of one group again before their backward passes,
-// of which forward keeps what the last one left. Beside the 16-bit weights there are fp32 gradients, copies and
-// moments, 18 bytes per parameter in all; the optimizer's step, transfers and
-// all-reduces over replicas are modelled. Too many operators for one program are an
-// error.
+// from what the first one read. A stage keeps what it has received and what it sends
+// until the micro-batch's backward pass ends, as megatron/schedules.py does in its
+// lists of input and output tensors. Too many operators for one
+// program are an error.
+//
+// Weights and gradients are as in Megatron-LM 2.5 without contiguous buffers, on
+// which the planner's runtime is built (megatron/optimizer/optimizer.py,
+// Float16OptimizerWithFloat16Params): 16-bit weights, fp32 copies and moments, 14
+// bytes per parameter, stay. The first micro-batch leaves 16-bit gradients, to which
+// those of all others are added by kernels of their own, which the profiles of
+// single operators do not have; the step makes fp32 copies of them, 18 bytes in
+// all. The optimizer's step, transfers and all-reduces over replicas are modelled.
 func NewProfiled(stages []ProfiledStage, micros int) (*Names, []Rank, []*Program, error) {
 	most := 0
 	for s := range stages {
@@ -49,7 +62,7 @@ func NewProfiled(stages []ProfiledStage, micros int) (*Names, []Rank, []*Program
 	names := NewNames()
 	var ranks []Rank
 	var programs []*Program
-	steps := schedule(len(stages), 1, micros, false)
+	steps := schedule(len(stages), 1, micros, false, between)
 	for s := range stages {
 		g := &profiled{stages: stages, s: s, names: names, ops: stages[s].Ops}
 		g.layOut()
@@ -74,21 +87,27 @@ type profiled struct {
 	ops       []ProfiledOp
 	residents []Storage
 	states    []profiledState // by operator
+	gradients []StorageID     // by operator, 16-bit, since the first backward pass; none before and without weights
 	sends     [2]pendingSend
 	flags     Flags
 }
 
-// profiledState is where an operator's weights, gradients and optimizer states are.
-type profiledState struct{ weights, gradients, optimizer StorageID }
+// profiledState is where an operator's weights and optimizer states are.
+type profiledState struct{ weights, optimizer StorageID }
 
 // profiledMicro is what a micro-batch leaves between its passes.
 type profiledMicro struct {
 	input    received
-	kept     []StorageID // by operator; none where nothing is kept
+	kept     []profiledSaved // by operator
+	read     []StorageID     // by operator: what a group that begins there was computed from
 	gradient received
+	output   StorageID // what was sent on; none on the last stage
 	result   StorageID
 	done     int32
 }
+
+// profiledSaved is what an operator keeps for its backward pass; none = not that.
+type profiledSaved struct{ input, result, aside StorageID }
 
 func (g *profiled) layOut() {
 	add := func(class Class, d DType, size sim.Bytes, label string) StorageID {
@@ -96,12 +115,19 @@ func (g *profiled) layOut() {
 		return StorageID(len(g.residents) - 1)
 	}
 	for i := range g.ops {
-		st := profiledState{none, none, none}
+		st := profiledState{none, none}
 		if w := g.ops[i].Weights; w > 0 {
-			st = profiledState{add(Parameter, BF16, w, g.ops[i].Name+".weight"), add(Gradient, FP32, 2*w, "main_grads"), add(Optimizer, FP32, 6*w, "optimizer")}
+			st = profiledState{add(Parameter, BF16, w, g.ops[i].Name+".weight"), add(Optimizer, FP32, 6*w, "optimizer")}
 		}
 		g.states = append(g.states, st)
+		g.gradients = append(g.gradients, none)
 	}
+}
+
+// gradient declares a gradient of operator i's weights.
+func (g *profiled) gradient(i int, d DType, label string) StorageID {
+	n := int64(g.ops[i].Weights / 2)
+	return g.b.New(Storage{Bytes: sim.Bytes(n) * d.Size(), Class: Gradient, DType: d, Shape: flat(n), Label: g.names.ID(label)})
 }
 
 func (g *profiled) activation(size sim.Bytes, label string) StorageID {
@@ -114,13 +140,18 @@ func (g *profiled) kernel(name string, took sim.Time, args ...Arg) {
 	g.b.Op(OpSpec{Name: g.names.ID(name), Lane: Compute, Kernel: Kernel{Work: hw.Work{Kind: hw.Measured, Time: took}}, Flags: g.flags}, args...)
 }
 
+// modelled is a kernel of the compute lane that is in no profile.
+func (g *profiled) modelled(name string, w hw.Work, args ...Arg) {
+	g.b.Op(OpSpec{Name: g.names.ID(name), Lane: Compute, Kernel: Kernel{Work: w}, Flags: g.flags}, args...)
+}
+
 func (g *profiled) first() bool { return g.s == 0 }
 func (g *profiled) last() bool  { return g.s == len(g.stages)-1 }
 
 func (g *profiled) run(steps []step, micros int) {
 	g.sends = [2]pendingSend{{output: none}, {output: none}}
 	g.b.Mark(MarkIterationBegin, 0, 0)
-	batches := make([]profiledMicro, micros)
+	batches := slices.Repeat([]profiledMicro{{input: received{storage: none}}}, micros)
 	backwards := 0
 	for _, st := range steps {
 		m := &batches[st.micro]
@@ -204,36 +235,46 @@ func (g *profiled) forward(m *profiledMicro) {
 		x = m.input.storage
 		g.b.Save(x)
 	}
-	m.kept = make([]StorageID, len(g.ops))
+	m.kept = make([]profiledSaved, len(g.ops))
+	m.read = slices.Repeat([]StorageID{none}, len(g.ops))
 	for i := range g.ops {
-		y := g.one(i, x)
-		m.kept[i] = none
-		if g.keeps(i) {
-			g.b.Save(y)
-			m.kept[i] = y
+		if g.ops[i].Recompute && (i == 0 || !g.joins(i)) && x != none {
+			g.b.Save(x)
+			m.read[i] = x
 		}
-		if x != none {
-			g.b.Drop(x)
-		}
-		x = y
+		x = g.one(m, i, x, !g.ops[i].Recompute)
 	}
+	m.output = none
 	if g.last() {
 		g.b.Drop(x)
 		x = none
+	} else {
+		g.b.Save(x)
+		m.output = x
 	}
 	m.result = x
 }
 
-// keeps tells whether forward keeps what operator i left: where it is not computed
-// again, and where others of another group are computed again from it.
-func (g *profiled) keeps(i int) bool {
-	return !g.ops[i].Recompute || i+1 < len(g.ops) && g.ops[i+1].Recompute && g.ops[i+1].Group != g.ops[i].Group
+// begin is the first of the operators up to hi-1 that are computed again together;
+// hi-1 if that one is not.
+func (g *profiled) begin(hi int) (lo int) {
+	lo = hi - 1
+	for lo > 0 && g.joins(lo) {
+		lo--
+	}
+	return lo
 }
 
-// one runs an operator forward on x.
-func (g *profiled) one(i int, x StorageID) (y StorageID) {
+// joins tells whether operator i > 0 is computed again together with the one before.
+func (g *profiled) joins(i int) bool {
+	return g.ops[i].Recompute && g.ops[i-1].Recompute && g.ops[i-1].Group == g.ops[i].Group
+}
+
+// one runs operator i forward on x, whose reference it takes over, and saves what its
+// backward pass reads if that is to follow.
+func (g *profiled) one(m *profiledMicro, i int, x StorageID, save bool) (y StorageID) {
 	op := &g.ops[i]
-	size := op.Kept
+	size := op.Result
 	if i == len(g.ops)-1 && !g.last() {
 		size = max(size, g.stages[g.s].Output)
 	}
@@ -242,7 +283,30 @@ func (g *profiled) one(i int, x StorageID) (y StorageID) {
 	if x != none {
 		args = append(args, In(x))
 	}
-	g.kernel(op.Name, op.Forward, append(args, Out(y))...)
+	args = append(args, Out(y))
+	aside := none
+	if op.Aside > 0 {
+		aside = g.activation(op.Aside, op.Name)
+		args = append(args, Out(aside))
+	}
+	g.kernel(op.Name, op.Forward, args...)
+	kept := profiledSaved{none, none, none}
+	if save {
+		keep := func(s StorageID, needed bool) StorageID {
+			if s == none || !needed {
+				return none
+			}
+			g.b.Save(s)
+			return s
+		}
+		kept = profiledSaved{keep(x, op.ReadsInput), keep(y, op.ReadsResult), keep(aside, true)}
+	}
+	m.kept[i] = kept
+	for _, s := range []StorageID{aside, x} {
+		if s != none {
+			g.b.Drop(s)
+		}
+	}
 	return y
 }
 
@@ -254,48 +318,44 @@ func (g *profiled) backward(m *profiledMicro) {
 		dy = m.gradient.storage
 	}
 	for hi := len(g.ops); hi > 0; {
-		lo := hi - 1
+		lo := g.begin(hi)
 		if g.ops[lo].Recompute {
-			for lo > 0 && g.ops[lo-1].Recompute && g.ops[lo-1].Group == g.ops[lo].Group {
-				lo--
-			}
 			g.again(m, lo, hi)
 		}
 		for i := hi - 1; i >= lo; i-- {
 			dy = g.back(m, i, dy)
 		}
+		if m.read[lo] != none {
+			g.b.Drop(m.read[lo])
+		}
 		hi = lo
 	}
-	if !g.first() {
-		g.b.Unpack(m.input.storage)
-		g.b.Drop(m.input.storage)
-		m.result = dy
-	} else {
+	for _, s := range []StorageID{m.output, m.input.storage} {
+		if s != none {
+			g.b.Unpack(s)
+			g.b.Drop(s)
+		}
+	}
+	m.result = dy
+	if g.first() {
 		g.b.Drop(dy)
 		m.result = none
 	}
 }
 
-// again runs operators lo..hi-1 once more and keeps what they leave.
+// again runs operators lo..hi-1 once more, now for their backward passes.
 func (g *profiled) again(m *profiledMicro, lo, hi int) {
-	x := none
-	switch {
-	case lo > 0:
-		x = m.kept[lo-1]
-	case !g.first():
-		x = m.input.storage
+	x := m.read[lo]
+	if x != none {
+		g.b.Unpack(x)
+		g.b.Ref(x)
 	}
 	g.flags |= Recomputed
 	for i := lo; i < hi; i++ {
-		y := g.one(i, x)
-		if m.kept[i] == none {
-			g.b.Save(y)
-			m.kept[i] = y
-		}
-		g.b.Drop(y)
-		x = m.kept[i]
+		x = g.one(m, i, x, true)
 	}
 	g.flags &^= Recomputed
+	g.b.Drop(x)
 }
 
 // back is the backward pass of operator i.
@@ -307,17 +367,33 @@ func (g *profiled) back(m *profiledMicro, i int, dy StorageID) (dx StorageID) {
 	}
 	dx = g.activation(size, "gradient")
 	args := g.weight(i)
-	g.b.Unpack(m.kept[i])
-	args = append(args, In(m.kept[i]))
+	kept := []StorageID{m.kept[i].input, m.kept[i].result, m.kept[i].aside}
+	kept = slices.DeleteFunc(kept, func(s StorageID) bool { return s == none })
+	for _, s := range kept {
+		g.b.Unpack(s)
+		args = append(args, In(s))
+	}
 	if dy != none {
 		args = append(args, In(dy))
 	}
 	args = append(args, Out(dx))
-	if s := g.states[i].gradients; s != none {
-		args = append(args, InPlace(s))
+	own := none
+	if op.Weights > 0 {
+		own = g.gradient(i, BF16, op.Name+".grad")
+		args = append(args, Out(own))
 	}
 	g.kernel(op.Name+" backward", op.Backward, args...)
-	g.b.Drop(m.kept[i])
+	switch {
+	case own == none:
+	case g.gradients[i] == none:
+		g.gradients[i] = own
+	default:
+		g.modelled("aten::add_", moving(hw.Elementwise, int64(op.Weights/2), 6), In(own), InPlace(g.gradients[i]))
+		g.b.Drop(own)
+	}
+	for _, s := range kept {
+		g.b.Drop(s)
+	}
 	if dy != none {
 		g.b.Drop(dy)
 	}
@@ -325,20 +401,18 @@ func (g *profiled) back(m *profiledMicro, i int, dy StorageID) (dx StorageID) {
 }
 
 // step reduces gradients over replicas, one all-reduce for neighbours with as many,
-// and steps all states.
+// copies them to fp32 and steps all states.
 func (g *profiled) step() {
 	g.b.Mark(MarkOptimizerBegin, 0, 0)
 	defer g.b.Mark(MarkOptimizerEnd, 0, 0)
-	total := sim.Bytes(0)
-	var args []Arg
+	elements := int64(0)
 	for lo := 0; lo < len(g.ops); {
 		hi, size := lo, sim.Bytes(0)
 		var grads []Arg
 		for hi < len(g.ops) && g.ops[hi].Replicas == g.ops[lo].Replicas {
-			if st := g.states[hi]; st.weights != none {
-				size += 2 * g.ops[hi].Weights
-				grads = append(grads, InPlace(st.gradients))
-				args = append(args, In(st.gradients), InPlace(st.optimizer), InPlace(st.weights))
+			if own := g.gradients[hi]; own != none {
+				size += g.ops[hi].Weights
+				grads = append(grads, InPlace(own))
 			}
 			hi++
 		}
@@ -347,16 +421,31 @@ func (g *profiled) step() {
 			g.b.Op(OpSpec{Name: g.names.ID("c10d::allreduce_"), Lane: Comm, Kernel: Kernel{Work: collective(hw.AllReduce, size, n)}}, grads...)
 			g.b.Order(Comm, Compute)
 		}
-		total += size
+		elements += int64(size / 2)
 		lo = hi
 	}
-	if len(args) > 0 { // per parameter 4 bytes of gradients; in and out 12 of states; 2 of weights out
-		g.b.Op(OpSpec{Name: g.names.ID("adam"), Lane: Compute, Kernel: Kernel{Work: moving(hw.OptimizerStep, int64(total/4), 4+2*12+2)}}, args...)
+	var adam, masters, weights []Arg
+	var copies []StorageID
+	for i, own := range g.gradients {
+		if own == none {
+			continue
+		}
+		main := g.gradient(i, FP32, "main_grad")
+		g.modelled("aten::copy_", moving(hw.Cast, int64(g.ops[i].Weights/2), 6), In(own), Out(main))
+		g.b.Drop(own)
+		copies = append(copies, main)
+		adam = append(adam, In(main), InPlace(g.states[i].optimizer))
+		masters = append(masters, In(g.states[i].optimizer))
+		weights = append(weights, InPlace(g.states[i].weights))
+	}
+	if len(adam) > 0 { // per parameter 4 bytes of gradients, and 12 of states in and out
+		g.modelled("adam", moving(hw.OptimizerStep, elements, 4+2*12), adam...)
+		g.modelled("aten::copy_", moving(hw.Cast, elements, 6), append(masters, weights...)...)
 	}
 	// Statistics over all stages, which the host reads, end the iteration everywhere:
 	// measured runs are timed so.
 	stats := g.activation(4, "statistics")
-	g.b.Op(OpSpec{Name: g.names.ID("aten::linalg_vector_norm"), Lane: Compute, Kernel: Kernel{Work: moving(hw.Reduction, int64(total/4), 4)}}, Out(stats))
+	g.modelled("aten::linalg_vector_norm", moving(hw.Reduction, elements, 4), Out(stats))
 	if len(g.stages) > 1 {
 		all := make([]int32, len(g.stages))
 		for i := range all {
@@ -372,4 +461,7 @@ func (g *profiled) step() {
 	}
 	g.b.Sync(Compute)
 	g.b.Drop(stats)
+	for _, s := range copies {
+		g.b.Drop(s)
+	}
 }

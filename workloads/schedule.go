@@ -25,6 +25,9 @@ type step struct {
 	chunk, micro int
 }
 
+// transfers tells whether s is an end of a transfer.
+func (s step) transfers() bool { return s.kind != forward && s.kind != backward }
+
 // pass is one forward or backward pass of a chunk, and when it runs in the
 // schedule's own time.
 type pass struct {
@@ -65,25 +68,41 @@ func forwardOrder(stages, chunks, micros int) []pass {
 //
 // With one chunk a stage warms up with stages-1-stage forwards and never holds
 // more than stages-stage micro-batches. With more it must reach the last chunk
-// first: (chunks-1)*stages forwards more, and twice the distance to the end.
-func passes(stage, stages, chunks, micros int) []pass {
+// first: (chunks-1)*stages forwards more, and twice the distance to the end. It begins
+// with warm forwards and ends with as many backwards.
+func passes(stage, stages, chunks, micros int) (list []pass, warm int) {
 	forwards := forwardOrder(stages, chunks, micros)
 	backwards := slices.Clone(forwards)
 	for i := range backwards {
 		backwards[i].backward = true
 		backwards[i].chunk = chunks - 1 - backwards[i].chunk
 	}
-	warm := stages - 1 - stage
+	warm = stages - 1 - stage
 	if chunks > 1 {
 		warm = 2*warm + (chunks-1)*stages
 	}
 	warm = min(warm, len(forwards))
-	list := slices.Clone(forwards[:warm])
+	list = slices.Clone(forwards[:warm])
 	for i, f := range forwards[warm:] {
 		list = append(list, f, backwards[i])
 	}
-	return append(list, backwards[len(forwards)-warm:]...)
+	return append(list, backwards[len(forwards)-warm:]...), warm
 }
+
+// exchange is when stages exchange tensors.
+type exchange uint8
+
+const (
+	// between two passes, so that memory is taken as late as can be
+	between exchange = iota
+	// beside: posted a pass earlier in an interleaved pipeline, so that a transfer
+	// runs beside that pass (overlap_p2p_comm of Megatron-Core); otherwise between.
+	beside
+	// inTurns: between two passes, in an interleaved pipeline only after each
+	// forward and backward that a stage does in turn (Megatron-LM before
+	// Megatron-Core, megatron/schedules.py, send_forward_backward_recv_forward_backward)
+	inTurns
+)
 
 // transfer is a tensor that one stage sends to another.
 type transfer struct {
@@ -100,27 +119,31 @@ type transfer struct {
 // starts when both ends have reached it, so the order must not let stages wait
 // for each other. All stages are therefore laid out on one clock, on which a
 // forward takes 1 and a backward 2 and transfers nothing. A transfer takes place
-// once the tensor exists and the receiver has posted for it: between two passes
-// in a plain pipeline, so that memory is taken as late as can be; a pass earlier
-// in an interleaved one, so that the transfer runs beside that pass, as in the
-// original, which overlaps transfers only there. Every stage does its passes and
-// transfers in the order of that clock (passes by their ends), ties broken the
-// same way everywhere: whatever real times are, nothing can wait in a circle.
-// On the clock nothing waits for a transfer, so its order costs no bubble. (The
-// original posts the transfers of a step as one group, which has no order.)
+// once the tensor exists and the receiver has posted for it, see exchange. Every stage
+// does its passes and transfers in the order of that clock (passes by their ends),
+// ties broken the same way everywhere: whatever real times are, nothing can wait in a
+// circle. On the clock nothing waits for a transfer, so its order costs no bubble. (The
+// original posts the transfers of a step as one group, which has no order. Where stages
+// wait for it, inTurns, those of even stages come first, so that not one waits for the
+// other all around the ring.)
 //
 // The result is nil if the passes themselves cannot be laid out: with more than
 // one chunk, when micros is not a multiple of stages.
-func schedule(stages, chunks, micros int, forwardOnly bool) [][]step {
+func schedule(stages, chunks, micros int, forwardOnly bool, when exchange) [][]step {
 	grid := make([][]pass, stages)
+	turns := make([]span, stages) // passes that a stage does between two exchanges, if more than one
 	for s := range grid {
 		if forwardOnly {
 			grid[s] = forwardOrder(stages, chunks, micros)
 		} else {
-			grid[s] = passes(s, stages, chunks, micros)
+			var warm int
+			grid[s], warm = passes(s, stages, chunks, micros)
+			if when == inTurns && chunks > 1 {
+				turns[s] = span{warm, len(grid[s]) - warm}
+			}
 		}
 	}
-	transfers, ok := layOut(grid, chunks, micros)
+	transfers, ok := layOut(grid, turns, chunks, micros, when == beside && chunks > 1)
 	if !ok {
 		return nil
 	}
@@ -131,7 +154,13 @@ func schedule(stages, chunks, micros int, forwardOnly bool) [][]step {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(back(a), back(b)),
+		odd := func(t transfer) int {
+			if when == inTurns {
+				return t.from & 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(back(a), back(b)), cmp.Compare(odd(a), odd(b)),
 			cmp.Compare(a.producer.micro, b.producer.micro), cmp.Compare(a.producer.chunk, b.producer.chunk), cmp.Compare(a.from, b.from))
 	})
 	steps := make([][]step, stages)
@@ -163,8 +192,10 @@ func schedule(stages, chunks, micros int, forwardOnly bool) [][]step {
 }
 
 // layOut gives every pass its times and lists the transfers between stages; ok
-// is false if the passes wait for each other in a circle.
-func layOut(grid [][]pass, chunks, micros int) (transfers []transfer, ok bool) {
+// is false if the passes wait for each other in a circle. A stage exchanges tensors
+// after each pass, and after each second one of its turns. It posts for a pass at the
+// exchange before it, or a pass earlier.
+func layOut(grid [][]pass, turns []span, chunks, micros int, early bool) (transfers []transfer, ok bool) {
 	stages := len(grid)
 	at := func(s int, p pass) int {
 		i := (s*chunks+p.chunk)*micros + p.micro
@@ -173,37 +204,58 @@ func layOut(grid [][]pass, chunks, micros int) (transfers []transfer, ok bool) {
 		}
 		return i
 	}
-	done := make([]*pass, 2*stages*chunks*micros)
+	type result struct {
+		pass
+		given int // when it can be sent
+	}
+	done := make([]*result, 2*stages*chunks*micros)
 	next := make([]int, stages)
 	for progress := true; progress; {
 		progress = false
 		for s := range grid {
 			for next[s] < len(grid[s]) {
-				p := &grid[s][next[s]]
-				from, need, needs := before(s, *p, stages, chunks)
-				var producer *pass
-				if needs {
-					if producer = done[at(from, need)]; producer == nil {
-						break
-					}
+				turn := grid[s][next[s] : next[s]+1]
+				if next[s] >= turns[s].lo && next[s] < turns[s].hi {
+					turn = grid[s][next[s] : next[s]+2]
 				}
 				free, posted := 0, 0 // when the stage is free, and when it posts
 				if i := next[s]; i > 0 {
 					free, posted = grid[s][i-1].end, grid[s][i-1].end
-					if chunks > 1 {
+					if early {
 						posted = grid[s][i-1].start
 					}
 				}
-				p.start = free
-				if needs {
-					p.start = max(free, producer.end)
+				var come []transfer
+				ready := true
+				start := free
+				for _, p := range turn {
+					from, need, needs := before(s, p, stages, chunks)
+					if !needs || from == s && slices.Contains(turn, need) {
+						continue
+					}
+					producer := done[at(from, need)]
+					if producer == nil {
+						ready = false
+						break
+					}
+					start = max(start, producer.given)
 					if from != s {
-						transfers = append(transfers, transfer{max(posted, producer.end), from, s, *producer, *p})
+						come = append(come, transfer{max(posted, producer.given), from, s, producer.pass, p})
 					}
 				}
-				p.end = p.start + p.duration()
-				done[at(s, *p)] = p
-				next[s]++
+				if !ready {
+					break
+				}
+				end := start
+				for i := range turn {
+					turn[i].start, turn[i].end = end, end+turn[i].duration()
+					end = turn[i].end
+				}
+				for _, p := range turn {
+					done[at(s, p)] = &result{p, end}
+				}
+				transfers = append(transfers, come...)
+				next[s] += len(turn)
 				progress = true
 			}
 		}

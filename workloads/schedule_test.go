@@ -28,7 +28,7 @@ func TestOneForwardOneBackward(t *testing.T) {
 		{0, 4, 1, "F0 >f0 <b0 B0"},
 		{1, 4, 3, "<f0 F0 >f0 <f1 F1 >f1 <f2 F2 <b0 >f2 B0 >b0 <b1 B1 >b1 <b2 B2 >b2"},
 	} {
-		if s := text(schedule(c.stages, 1, c.micros, false)[c.stage]); s != c.want {
+		if s := text(schedule(c.stages, 1, c.micros, false, between)[c.stage]); s != c.want {
 			t.Errorf("stage %d of %d, %d micro-batches: %s, want %s", c.stage, c.stages, c.micros, s, c.want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestInterleaved(t *testing.T) {
 	compute := func(steps []step) string {
 		return text(slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.kind != forward && s.kind != backward }))
 	}
-	s := schedule(2, 2, 4, false)
+	s := schedule(2, 2, 4, false, beside)
 	for stage, want := range []string{
 		"F0 F1 F0' F1' F2 B0' F3 B1' F2' B0 F3' B1 B2' B3' B2 B3",
 		"F0 F1 F0' B0' F1' B1' F2 B0 F3 B1 F2' B2' F3' B3' B2 B3",
@@ -49,10 +49,10 @@ func TestInterleaved(t *testing.T) {
 			t.Errorf("stage %d: %s, want %s", stage, got, want)
 		}
 	}
-	if got, want := text(schedule(2, 2, 2, true)[0]), "F0 >f0 F1 <f0' >f1 F0' >f0' <f1' F1' >f1'"; got != want {
+	if got, want := text(schedule(2, 2, 2, true, beside)[0]), "F0 >f0 F1 <f0' >f1 F0' >f0' <f1' F1' >f1'"; got != want {
 		t.Errorf("forward only: %s, want %s", got, want)
 	}
-	if schedule(5, 2, 7, false) != nil {
+	if schedule(5, 2, 7, false, beside) != nil {
 		t.Error("seven micro-batches on five interleaved stages can be laid out")
 	}
 }
@@ -68,8 +68,14 @@ func TestScheduleRuns(t *testing.T) {
 					continue
 				}
 				for _, forwardOnly := range []bool{false, true} {
-					if left := rendezvous(schedule(stages, chunks, micros, forwardOnly)); left > 0 {
-						t.Errorf("%d stages, %d chunks, %d micro-batches, forward only %t: %d steps are left", stages, chunks, micros, forwardOnly, left)
+					for _, when := range []exchange{between, beside, inTurns} {
+						steps := schedule(stages, chunks, micros, forwardOnly, when)
+						if steps == nil {
+							t.Fatalf("%d stages, %d chunks, %d micro-batches, forward only %t, exchange %d: no schedule", stages, chunks, micros, forwardOnly, when)
+						}
+						if left := rendezvous(steps); left > 0 {
+							t.Errorf("%d stages, %d chunks, %d micro-batches, forward only %t, exchange %d: %d steps are left", stages, chunks, micros, forwardOnly, when, left)
+						}
 					}
 				}
 			}
@@ -125,4 +131,82 @@ func rendezvous(steps [][]step) (left int) {
 		left += len(steps[s])
 	}
 	return left
+}
+
+// TestInTurns: before Megatron-Core an interleaved stage does a forward and a backward
+// between two exchanges once it has warmed up, and the transfers of an exchange are not
+// one after the other around the ring: all in all a stage waits for a few at each.
+func TestInTurns(t *testing.T) {
+	const stages, chunks, micros = 9, 3, 27
+	all := schedule(stages, chunks, micros, false, inTurns)
+	for s, steps := range all {
+		warm := min(2*(stages-1-s)+(chunks-1)*stages, chunks*micros)
+		done := 0
+		for i, x := range steps {
+			if x.transfers() {
+				continue
+			}
+			if turn := done - warm; turn >= 0 && turn < 2*(chunks*micros-warm) && turn%2 == 1 && (x.kind != backward || steps[i-1].kind != forward) {
+				t.Errorf("stage %d: pass %d is %s after %s", s, done, text(steps[i:i+1]), text(steps[i-1:i]))
+			}
+			done++
+		}
+	}
+	const f, b, transfer = 100, 200, 1
+	ideal := (f + b) * (chunks*micros + stages - 1)
+	passes := 2 * chunks * micros
+	took := blocking(all, f, b, transfer)
+	if most := ideal + 4*transfer*passes; took > most {
+		t.Errorf("takes %d, want at most %d: %d and four transfers for each pass", took, most, ideal)
+	}
+}
+
+// blocking is how long steps take if both stages wait for every transfer.
+func blocking(steps [][]step, f, b, transfer int) (end int) {
+	stages := len(steps)
+	now, next := make([]int, stages), make([]int, stages)
+	for progress := true; progress; {
+		progress = false
+		for s := range steps {
+			for next[s] < len(steps[s]) {
+				x := steps[s][next[s]]
+				to := s
+				switch x.kind {
+				case forward:
+					now[s] += f
+				case backward:
+					now[s] += b
+				case sendForward:
+					to = (s + 1) % stages
+				case sendBackward:
+					to = (s + stages - 1) % stages
+				default:
+					to = -1 // the sender does it
+				}
+				if to >= 0 && to != s {
+					if next[to] == len(steps[to]) {
+						break
+					}
+					y := steps[to][next[to]]
+					if y.micro != x.micro || y.kind != receiveForward && y.kind != receiveBackward || (y.kind == receiveForward) != (x.kind == sendForward) {
+						break
+					}
+					now[s] = max(now[s], now[to]) + transfer
+					now[to] = now[s]
+					next[to]++
+				} else if to < 0 {
+					break
+				}
+				next[s]++
+				progress = true
+			}
+		}
+	}
+	for s := range steps {
+		if next[s] < len(steps[s]) {
+			return -1
+		}
+		end = max(end, now[s])
+	}
+	return end
 }

@@ -47,7 +47,7 @@ func (r *row) step() Job {
 		Seq: r.whole("seq", 1, maxSeq), MicroBatch: r.whole("micro_batch", 1, maxBatch), GlobalBatch: r.whole("global_batch", 1, maxBatch),
 		TP: r.whole("tp", 1, maxDegree), PP: r.whole("pp", 1, maxDegree), DP: r.whole("dp", 1, maxDegree), VPP: r.whole("vpp", 1, maxDegree),
 		ZeRO: r.whole("zero", 0, 3), SequenceParallel: r.choice("sequence_parallel", "yes", "no") == "yes",
-		Framework: r.choice("framework", string(workloads.MegatronCore), string(workloads.Megatron2021)),
+		Framework: r.choice("framework", string(workloads.MegatronCore), string(workloads.Megatron2021), string(workloads.Megatron2022)),
 		Attention: r.choice("attention", string(workloads.Fused), string(workloads.Unfused)),
 		Recompute: r.text("recompute"),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"smartswap/formats/aceso"
 	"smartswap/formats/native"
+	"smartswap/sim"
 	"smartswap/workloads"
 )
 
@@ -15,9 +16,8 @@ import (
 // operators, which lie in the folder "profile" beside that of the plan. The
 // workload is the whole pipeline, one rank per stage: the members of a stage's
 // tensor and data parallelism are identical. Kernel times are the measured ones,
-// with the collectives of tensor parallelism inside; what leads from one operator
-// to the next is taken to be what an operator keeps, and recomputation not to cross
-// layers.
+// with the collectives of tensor parallelism inside; operators that are computed
+// again are taken to be so in groups that do not cross layers.
 func openAceso(rep *Report, path string, opt Options) (*native.Trace, error) {
 	var p *aceso.Plan
 	err := readFile(rep, path, opt, func(r io.Reader, name string) (err error) {
@@ -54,10 +54,12 @@ func openAceso(rep *Report, path string, opt Options) (*native.Trace, error) {
 			if !ok {
 				return nil, fmt.Errorf("%s: no operator %q, which stage %d of %s runs", filepath.Join(folder, name), p.Names()[next], s, path)
 			}
-			st.Ops = append(st.Ops, workloads.ProfiledOp{
-				Name: p.Names()[next], Forward: op.Forward, Backward: op.Backward, Weights: op.Weights, Kept: op.Kept, Input: op.Input,
+			x := workloads.ProfiledOp{
+				Name: p.Names()[next], Forward: op.Forward, Backward: op.Backward, Weights: op.Weights, Input: op.Input,
 				Recompute: p.Recompute[s][k] == 1, Group: (next + 12) / 13, Replicas: p.DP[s][k],
-			})
+			}
+			leave(&x, op.Kept)
+			st.Ops = append(st.Ops, x)
 			st.Output = max(op.Output, 1)
 			next++
 		}
@@ -74,4 +76,31 @@ func openAceso(rep *Report, path string, opt Options) (*native.Trace, error) {
 	}
 	name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".json")
 	return native.NewTrace(name, int64(p.GlobalBatch)*int64(p.Seq), names, ranks, byRank), nil
+}
+
+// leave says which of the activations of a profile the next operator reads, and which
+// are for backward passes. The profile has one number for an operator by itself: all
+// that its forward leaves. What the backward passes of a GPT's operators read is known
+// from Megatron-LM 2.5:
+//
+//   - softmax keeps its result (megatron/fused_kernels);
+//   - dropout, alone or with bias and addition, keeps a mask of a byte per element
+//     beside its 16-bit result;
+//   - head and loss keep logits, which nobody reads after them;
+//   - the embedding keeps token ids;
+//   - matrix products, norms and GELU keep what they read.
+func leave(op *workloads.ProfiledOp, kept sim.Bytes) {
+	op.Result = kept
+	switch name := op.Name; {
+	case name == "encoder-embedding":
+	case strings.HasSuffix(name, "-softmax"):
+		op.ReadsResult = true
+	case strings.HasSuffix(name, "-dropout"):
+		op.Aside = kept / 3
+		op.Result = kept - op.Aside
+	case name == "gpt-post-process":
+		op.Result, op.Aside, op.ReadsInput = 0, kept, true
+	default:
+		op.ReadsInput = true
+	}
 }

@@ -14,7 +14,7 @@ import (
 const acesoPlan = "../../experiments/published/testdata/aceso/plans/gpt_tiny_2stages_a.json"
 
 // TestAceso: a plan is a pipeline of its profiled operators. Every micro-batch runs
-// all of them, those to be computed again twice, and what stays is 18 bytes per
+// all of them, those to be computed again twice, and what stays is 14 bytes per
 // parameter.
 func TestAceso(t *testing.T) {
 	w, rep, err := Open(acesoPlan, Options{})
@@ -50,7 +50,7 @@ func TestAceso(t *testing.T) {
 			t.Errorf("rank %d: scores and softmax run %d times, %d of them again; want %v", r, forwards, again, want)
 		}
 		totals := workloads.Totals(ranks[r].Residents)
-		if totals[workloads.Gradient] != 2*totals[workloads.Parameter] || totals[workloads.Optimizer] != 6*totals[workloads.Parameter] || totals[workloads.Parameter] != 5*sim.MiB/2 {
+		if totals[workloads.Gradient] != 0 || totals[workloads.Optimizer] != 6*totals[workloads.Parameter] || totals[workloads.Parameter] != 5*sim.MiB/2 {
 			t.Errorf("rank %d: residents %v", r, totals)
 		}
 	}
@@ -83,5 +83,71 @@ func TestAcesoErrors(t *testing.T) {
 	}
 	if _, _, err := Open(path, Options{}); err == nil || !strings.Contains(err.Error(), `no operator "enc-1st-layernorm", which stage 0 of `) {
 		t.Errorf("no operator: %v", err)
+	}
+}
+
+// TestAcesoKeeps: what a layer keeps is sbh(34 + 5as/h) bytes (Korthikanti et al., arXiv
+// 2205.05198, equation 1), of which profiles of single operators count 2sbh twice
+// more, for results that no backward pass reads, and the scores before softmax.
+func TestAcesoKeeps(t *testing.T) {
+	const sbh, assb = 1 << 20, 5 << 20
+	forward := func(layers int) (profiled, kept sim.Bytes) {
+		ops := []workloads.ProfiledOp{{Name: "encoder-embedding"}}
+		activations := []sim.Bytes{2 * sbh}
+		for range layers {
+			for _, op := range []struct {
+				name string
+				kept sim.Bytes
+			}{
+				{"1st-layernorm", 2 * sbh}, {"attention-qkv", 6 * sbh}, {"attention-score", 2 * assb}, {"attention-softmax", 2 * assb},
+				{"attention-dropout", 3 * assb}, {"attention-context", 2 * sbh}, {"attention-dense", 2 * sbh}, {"post-attention-dropout", 3 * sbh},
+				{"2nd-layernorm", 2 * sbh}, {"MLP-GEMM-1", 8 * sbh}, {"MLP-gelu", 8 * sbh}, {"MLP-GEMM-2", 2 * sbh}, {"post-MLP-dropout", 3 * sbh},
+			} {
+				ops = append(ops, workloads.ProfiledOp{Name: "enc-" + op.name})
+				activations = append(activations, op.kept)
+			}
+		}
+		ops = append(ops, workloads.ProfiledOp{Name: "final-layernorm"}, workloads.ProfiledOp{Name: "gpt-post-process"})
+		activations = append(activations, 2*sbh, 4096)
+		for i := range ops {
+			leave(&ops[i], activations[i])
+			ops[i].Replicas = 1
+			profiled += activations[i]
+		}
+		_, _, programs, err := workloads.NewProfiled([]workloads.ProfiledStage{{Devices: []int{0}, Output: 1, Ops: ops}}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, live, refs := programs[0], sim.Bytes(0), map[int32]int{}
+		for _, in := range p.Instrs {
+			switch in.Kind {
+			case workloads.Mark:
+				if in.Mark == workloads.MarkForwardEnd {
+					return profiled, live
+				}
+			case workloads.Op:
+				for _, a := range p.Args[in.ArgLo:in.ArgHi] {
+					if a.Mode == workloads.Write {
+						refs[int32(a.Storage)] = 1
+						live += p.Storages[a.Storage].Bytes
+					}
+				}
+			case workloads.Ref:
+				refs[in.A]++
+			case workloads.Drop:
+				if refs[in.A]--; refs[in.A] == 0 {
+					live -= p.Storages[in.A].Bytes
+				}
+			}
+		}
+		return profiled, -1
+	}
+	profiled1, kept1 := forward(1)
+	profiled2, kept2 := forward(2)
+	if want := sim.Bytes(34*sbh + 5*assb); kept2-kept1 != want {
+		t.Errorf("a layer keeps %d bytes, want %d", kept2-kept1, want)
+	}
+	if want := sim.Bytes(38*sbh + 7*assb); profiled2-profiled1 != want {
+		t.Errorf("a layer's profiles have %d bytes, want %d", profiled2-profiled1, want)
 	}
 }
