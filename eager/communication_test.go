@@ -397,7 +397,10 @@ func TestCommunicationProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := eagertest.DrawJob(t, 3, 512)
 		node := eagertest.DrawNode(t, 3)
-		node.Device.Beside[hw.MatMul], node.Device.Bandwidth = 1, sim.GBps(1e6) // kernels take the same whatever runs beside them
+		slows := rapid.IntRange(0, 3).Draw(t, "kernels slow each other") == 0
+		if !slows {
+			node.Device.Beside[hw.MatMul], node.Device.Bandwidth = 1, sim.GBps(1e6)
+		}
 		cfg := eagertest.Config(node, job)
 		cfg.Iterations, cfg.HostNone = rapid.IntRange(2, 5).Draw(t, "iterations"), true
 		free := cfg
@@ -471,7 +474,7 @@ func TestCommunicationProperties(t *testing.T) {
 		if out > 0 {
 			evicted++
 		}
-		if r.Makespan < ideal.Makespan {
+		if r.Makespan < ideal.Makespan && !slows {
 			t.Fatalf("takes %v, %v with unlimited memory (13)", r.Makespan, ideal.Makespan)
 		}
 		if r.Makespan > ideal.Makespan {
@@ -486,7 +489,7 @@ func TestCommunicationProperties(t *testing.T) {
 				t.Fatalf("a peak of %d in a memory of %d (2)", rank.Memory.Allocated.Peak, o.Device)
 			}
 			for s := range stream.Count {
-				if rank.Lanes[s].Busy != ref.Lanes[s].Busy {
+				if rank.Lanes[s].Busy != ref.Lanes[s].Busy && !slows {
 					t.Fatalf("%s was busy %v, with unlimited memory %v", s.Name(), rank.Lanes[s].Busy, ref.Lanes[s].Busy)
 				}
 			}
@@ -508,7 +511,7 @@ func TestCommunicationProperties(t *testing.T) {
 		}
 	})
 	t.Logf("%d cases: %d evict, %d cannot go on, %d take longer, %d have everything in place, %d of several ranks", cases, evicted, starved, later, equal, ranks)
-	if 100*evicted < 20*cases || 100*starved < 5*cases || 100*later < 20*cases || equal == 0 || 100*ranks < 20*cases {
+	if cases >= 100 && (100*evicted < 10*cases || 100*starved < 5*cases || 100*later < 15*cases || equal == 0 || 100*ranks < 20*cases) {
 		t.Error("the cases do not bite")
 	}
 }

@@ -414,7 +414,7 @@ func TestAgainstPages(t *testing.T) {
 		}
 	})
 	t.Logf("%d cases: %d evict, %d drop, %d cannot go on, %d fetch what no kernel missed at its begin", cases, evicted, dropped, stuck, demandedAgain)
-	if 100*evicted < 25*cases || 100*dropped < 3*cases || 100*stuck < 10*cases {
+	if cases >= 100 && (100*evicted < 25*cases || 100*dropped < 3*cases || 100*stuck < 10*cases) {
 		t.Errorf("of %d cases only %d evict, %d drop, %d cannot go on", cases, evicted, dropped, stuck)
 	}
 }
