@@ -528,3 +528,28 @@ func TestCommunicationByName(t *testing.T) {
 		t.Error(r.OOM)
 	}
 }
+
+// TestUplink: devices share an uplink equally.
+func TestUplink(t *testing.T) {
+	res := []workloads.Storage{tensor(40960)}
+	job, err := eagertest.NewScript([][]workloads.Storage{res, res}, func(_ int, b *workloads.Builder, names *workloads.Names) {
+		b.Op(eagertest.Kernel(names, "k", us), workloads.In(0))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for devices, want := range map[int]sim.Time{1: 40960 * sim.Nanosecond, 2: 2 * 40960 * sim.Nanosecond, 8: 2 * 40960 * sim.Nanosecond} {
+		cfg := unifiedConfig(t, job, &paged{})
+		cfg.Node = eagertest.Node(8)
+		cfg.Node.Link.Uplink, cfg.Node.Link.UplinkDevices = cfg.Node.Link.Rate[hw.H2D], devices
+		cfg.Unified.Batch = 1
+		cfg.Unified.Fault, cfg.Unified.SSDRead, cfg.Unified.SSDRate = 0, 0, cfg.Node.Link.Rate[hw.H2D]
+		r, err := eager.Run(cfg)
+		if err != nil || len(r.Violations) > 0 {
+			t.Fatal(err, r)
+		}
+		if got := r.Iterations[0].Span - us; got < want || got > want+want/4 { // whole batches
+			t.Errorf("%d devices on an uplink: %v, want %v", devices, got, want)
+		}
+	}
+}

@@ -213,14 +213,10 @@ func (r *rank) announce(in *workloads.Instr, c *stream.Command) {
 		}
 	})
 	u.End = r.dev.Next(u.On)
-	if u.Communicates { // what has died waits for a kernel of the compute stream
-		dead := u.Dead
-		u.Dead = nil
-		r.paged.Issued(u)
-		u.Dead = dead
-		return
-	}
 	r.paged.Issued(u)
+	if u.Communicates {
+		return // what has died waits for a kernel of the compute stream
+	}
 	u.Dead = u.Dead[:0]
 	if in.Scratch > 0 {
 		u.Dead = append(u.Dead, stream.Scratch)

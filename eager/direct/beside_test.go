@@ -177,3 +177,38 @@ func TestOperandOnItsWayOut(t *testing.T) {
 		}
 	}
 }
+
+// An eviction that waits for communication is void if a later kernel has the
+// tensor, it is fetched again, or the kernel that the eviction came with still
+// has it.
+func TestVoidEviction(t *testing.T) {
+	for name, c := range map[string]struct {
+		in    [2][]int32 // read by the two kernels of the compute stream
+		hints []policies.Action
+		span  sim.Time // of the first of them
+		away  bool
+	}{
+		"nobody has it":     {span: 10, away: true},
+		"no longer":         {in: [2][]int32{ids(0)}, span: 10, away: true},
+		"still":             {in: [2][]int32{ids(0)}, span: 100},
+		"a later kernel":    {in: [2][]int32{nil, ids(0)}, span: 10},
+		"fetched meanwhile": {hints: []policies.Action{prefetch(0, 3)}, span: 10},
+	} {
+		p := program(-1, []policies.NominalKernel{
+			kernel(10, nil, ids(0)), kernel(50, ids(0), nil), kernel(c.span, c.in[0], nil), kernel(100, c.in[1], nil),
+		}, nil, []sim.Bytes{30})
+		l := newLanes(t, withSSD(Options{Capacity: 100}), p, &policies.Plan{Hints: append([]policies.Action{evict(0, 2)}, c.hints...)})
+		l.put(stream.Compute, 0)
+		l.at(10, func() {
+			l.put(stream.Comm, 1)
+			l.put(stream.Compute, 2)
+			l.put(stream.Compute, 3)
+		})
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		if away := l.mem.tensors[0].place == away; away != c.away {
+			t.Errorf("%s: away %v", name, away)
+		}
+	}
+}

@@ -292,8 +292,8 @@ func (m *Memory) Begin(s stream.ID) stream.Start {
 	if !m.started && !m.start() {
 		return stream.Waits
 	}
-	for _, o := range c.operands { // it is needed again
-		m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return !l.dies && l.id == o.Storage && l.number < c.number })
+	for _, o := range c.operands {
+		m.keep(o.Storage, c.number)
 	}
 	if !c.communicates {
 		m.turn(&c.use)
@@ -310,6 +310,12 @@ func (m *Memory) Begin(s stream.ID) stream.Start {
 	}
 	c.phase = idle
 	return stream.Ended
+}
+
+// keep forgets that a tensor is to leave when communication has ended, as a
+// kernel issued before number had it: it is needed again.
+func (m *Memory) keep(id int32, number int64) {
+	m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return !l.dies && l.id == id && l.number < number })
 }
 
 // turn follows what a kernel of the compute stream brings about. The plan goes
@@ -434,6 +440,9 @@ func (m *Memory) follow(u *use, k int32) {
 				continue
 			}
 			t := &m.tensors[id]
+			if h.Kind == policies.Prefetch {
+				m.keep(id, u.number)
+			}
 			switch {
 			case h.Kind == policies.Evict && m.outstanding.Busy(id, u.number):
 				m.later = append(m.later, deferred{number: u.number, id: id, to: h.To})

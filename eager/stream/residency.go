@@ -57,7 +57,7 @@ type Use struct {
 	// Dead are the storages whose last reference went since the kernel of the
 	// compute stream before was issued: their memory may go once that one has
 	// ended, and all communication issued before this kernel that uses them.
-	// None for what communicates.
+	// They are no concern of what communicates.
 	Dead []int32
 }
 

@@ -192,16 +192,14 @@ func (m *Memory) end(s stream.ID) (wait sim.Time) {
 }
 
 // Handle serves the memory's own events.
-func (m *Memory) Handle(arg uint32, stamp sim.Stamp) {
+func (m *Memory) Handle(arg uint32, _ sim.Stamp) {
 	s := stream.ID(arg & 0xff)
 	switch arg &^ 0xff {
 	case argEnd:
 		m.dev.Complete(stream.Compute, m.wait)
 	case argBatch:
-		if stamp == m.wake {
-			m.wake = 0
-			m.move()
-		}
+		m.waking = false
+		m.move()
 	case argThere:
 		if start := m.there(s); m.claims[s].use.Communicates {
 			m.eng.At(start, sim.PrioDevice, m.self, argRun|uint32(s))
@@ -228,8 +226,9 @@ func (m *Memory) arrivals() {
 // proceed sees to it that batches go on while a kernel waits for pages.
 func (m *Memory) proceed() {
 	m.arrivals()
-	if at := max(m.eng.Now(), sim.Time(m.driver.tick)); m.driver.hungry() && (m.wake == 0 || m.wakes > at) {
-		m.wake, m.wakes = m.eng.At(at, sim.PrioHost, m.self, argBatch), at
+	if m.driver.hungry() && !m.waking {
+		m.waking = true
+		m.eng.At(max(m.eng.Now(), sim.Time(m.driver.tick)), sim.PrioHost, m.self, argBatch)
 	}
 }
 

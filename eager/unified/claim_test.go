@@ -139,6 +139,40 @@ func TestBesideAFault(t *testing.T) {
 	}
 }
 
+// Batches are run up to the next event at most: two pages of 0 have left by then,
+// and come back behind the eight that compute still waits for.
+func TestInTheMiddleOfAFault(t *testing.T) {
+	r := newRig(t, 30, policies.Paging{Oldest: true}, 10, 10, 20)
+	r.place(0, 1)
+	r.put(stream.Compute, 0, 0, us, 2)
+	r.at(12*us+us/2, func() { r.put(stream.Comm, 0, 1, 100*us, 0) })
+	r.run()
+	r.want(stream.Comm, span{22 * us, 122 * us})
+	r.want(stream.Compute, span{0, 21 * us})
+}
+
+// A workspace of communication is its own, and of no use once that has ended.
+func TestCommunicationWorkspace(t *testing.T) {
+	r := newRig(t, 20, policies.Paging{DropDead: true}, 16)
+	use := func(s stream.ID, t sim.Time) {
+		r.mem.Issued(&stream.Use{On: s, End: r.dev.Next(s), Communicates: s != stream.Compute, Span: t, Operands: []stream.Operand{{Storage: stream.Scratch, Bytes: 5 * 4096, Write: true}}})
+		r.dev.Issue(s)
+		r.dev.Enqueue(s, stream.Command{Kind: stream.Kernel, Timing: hw.Timing{Span: t, Demand: 1}})
+	}
+	use(stream.Comm, 100*us)
+	use(stream.Compute, 50*us)
+	r.at(60*us, func() {
+		if n := r.mem.driver.book.used[device]; n != 10 {
+			t.Errorf("%d pages in use, want two workspaces of five", n)
+		}
+	})
+	r.at(200*us, func() { r.put(stream.Compute, 0, 1, us, 0) }) // six have to go; nobody has said that compute's is dead
+	r.run()
+	if c := r.mem.driver.counts; c.out[ssd] != 1 || c.dropped != 5 {
+		t.Errorf("%d pages left, %d were dropped", c.out[ssd], c.dropped)
+	}
+}
+
 // What communication misses comes before it starts, after what others have asked
 // for before it; it takes its time then. Its faults are not its time.
 func TestCommunicationFaults(t *testing.T) {
@@ -222,6 +256,22 @@ func TestVoidEviction(t *testing.T) {
 		r.run()
 		if c := r.mem.driver.counts; (c.out[ssd] != 0) != (name == "no longer") {
 			t.Errorf("%s: %d pages left", name, c.out[ssd])
+		}
+	}
+	// It is fetched again before communication ends.
+	for _, fetch := range []bool{false, true} {
+		r := newRig(t, 20, policies.Paging{}, 10)
+		r.place(0)
+		r.hints(1)
+		if fetch {
+			r.mem.hints = append(r.mem.hints, []hint{{id: number(0), pages: 10, kind: arrive}})
+		}
+		r.put(stream.Comm, 0, 0, 50*us, 0)
+		r.put(stream.Compute, 0, 1, 20*us)
+		r.put(stream.Compute, 0, 2, 100*us)
+		r.run()
+		if c := r.mem.driver.counts; (c.out[ssd] == 0) != fetch {
+			t.Errorf("fetched %v: %d pages left", fetch, c.out[ssd])
 		}
 	}
 	// The kernel still has it when communication ends.

@@ -38,8 +38,7 @@ type Memory struct {
 	line        []stream.ID // claims that wait for room, in order
 	later       []deferred
 	outstanding stream.Outstanding
-	wake        sim.Stamp // of the event that goes on with the batches, 0 = none
-	wakes       sim.Time  // when it does
+	waking      bool // an event goes on with the batches
 
 	// What Lookahead goes by: the operands of each kernel of the iteration
 	// before, and of this one.
