@@ -19,6 +19,7 @@ type lanes struct {
 	ran   [stream.Count][]times
 	later []func()
 	self  sim.HandlerID
+	now   int // iteration that is put
 }
 
 type times struct{ start, end sim.Time }
@@ -56,7 +57,7 @@ func (l *lanes) at(t sim.Time, f func()) {
 // put issues kernel k of the nominal program on a stream.
 func (l *lanes) put(s stream.ID, k int32, dead ...int32) {
 	n := &l.p.Kernels[k]
-	u := &stream.Use{On: s, End: l.dev.Next(s), Communicates: s != stream.Compute, Index: k, Span: n.Span, Dead: dead}
+	u := &stream.Use{On: s, End: l.dev.Next(s), Communicates: s != stream.Compute, Iteration: l.now, Index: k, Span: n.Span, Dead: dead}
 	for _, id := range operandsOf(n) {
 		x := &l.p.Tensors[id]
 		u.Operands = append(u.Operands, stream.Operand{Storage: id, Bytes: x.Bytes, Resident: x.Global, Read: slices.Contains(n.In, id), Write: slices.Contains(n.Out, id)})
@@ -210,5 +211,22 @@ func TestVoidEviction(t *testing.T) {
 		if away := l.mem.tensors[0].place == away; away != c.away {
 			t.Errorf("%s: away %v", name, away)
 		}
+	}
+}
+
+// Hints of the last operators of an iteration, which communicate, come with the
+// first kernel of the next.
+func TestHintsBehindCompute(t *testing.T) {
+	p := program(-1, []policies.NominalKernel{kernel(10, nil, nil), kernel(10, nil, nil)}, []sim.Bytes{30}, nil)
+	l := newLanes(t, withSSD(Options{Capacity: 100}), p, &policies.Plan{Hints: []policies.Action{evict(0, 1)}})
+	for l.now = range 2 {
+		l.put(stream.Compute, 0)
+		l.put(stream.Comm, 1)
+	}
+	if err := l.run(); err != nil {
+		t.Fatal(err)
+	}
+	if l.mem.tensors[0].place != away {
+		t.Errorf("the tensor is at place %d", l.mem.tensors[0].place)
 	}
 }

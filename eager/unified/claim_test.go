@@ -320,3 +320,19 @@ func TestSlowBesideCollective(t *testing.T) {
 	r.want(stream.Comm, span{2 * us, 12 * us})
 	r.want(stream.Peer, span{4 * us, 7 * us}, span{31 * us, 34 * us})
 }
+
+// Hints of the last operators of an iteration, which communicate, come with the
+// first kernel of the next.
+func TestHintsBehindCompute(t *testing.T) {
+	r := newRig(t, 20, policies.Paging{}, 10)
+	r.place(0)
+	r.hints(1)
+	r.put(stream.Compute, 0, 0, 10*us)
+	r.put(stream.Comm, 0, 1, 10*us)
+	r.put(stream.Compute, 1, 0, 100*us)
+	r.put(stream.Compute, 2, 0, 100*us)
+	r.run()
+	if c := r.mem.driver.counts; c.out[ssd] != 10 {
+		t.Errorf("%d pages left", c.out[ssd])
+	}
+}
