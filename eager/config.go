@@ -115,8 +115,5 @@ func (c *Config) admit(n policies.Needs) error {
 	if n.Lineage.Keep && n.Memory != policies.Framework {
 		return fmt.Errorf("the policy needs a lineage in %v memory: only the framework's allocator makes room for what runs again", n.Memory)
 	}
-	if ranks := c.Workload.Ranks(); n.Memory != policies.Framework && (len(ranks) > 1 || len(ranks[0].Devices) > 1) {
-		return fmt.Errorf("the policy needs %v memory, which is modelled for one device alone: workload %s has %d ranks, the first with %d devices", n.Memory, c.Workload.Name(), len(ranks), len(ranks[0].Devices))
-	}
 	return nil
 }

@@ -56,9 +56,22 @@
 // A policy may need another kind of device memory than the allocator's: unified
 // memory (package unified). The allocator then only hands out addresses, nothing
 // is short at dispatch, and the device asks a stream.Residency for the operands
-// when a kernel is at the head of the compute stream. Such memory moves by its
-// own rules and by the hints of a plan; it is for one device without
-// communication.
+// when a kernel is at the head of its stream. Such memory moves by its own rules
+// and by the hints of a plan.
+//
+// Communication (a collective, a transfer, a kernel on one of their streams) is
+// a kernel like others to it, but for this: it starts when all its operands are
+// on the device, and they stay until it ends, as buffers that are registered
+// with a communication library do. It waits for events, and takes the time, that
+// it does in the framework's memory. It takes nothing before all members of a
+// meeting have come, and members begin together, so that ranks cannot hold what
+// others wait for. What the host does when a tensor dies, and what a plan says
+// at an operator, comes with the compute stream, but not before communication
+// has ended that was issued earlier and uses the tensor. Links and SSDs are the
+// device's own, with an equal share of an uplink that several use.
+//
+// A planner is shown the program in the order of dispatch with communication in
+// it; its time counts as far as compute waits for it: see newNominal.
 //
 // # Where to start reading
 //

@@ -38,7 +38,10 @@ type job struct {
 }
 
 // prepared is what a program needs on this node, by kernel.
-type prepared struct{ commands []stream.Command }
+type prepared struct {
+	commands     []stream.Command
+	communicates bool // any of them
+}
 
 // Run simulates a job. An error means that the configuration cannot be run or
 // that the run broke; running out of memory is an outcome, in the report.
@@ -56,6 +59,7 @@ func Run(cfg Config) (*Report, error) {
 	if j.err != nil {
 		return nil, j.err
 	}
+	j.starve()
 	if j.oom == nil {
 		if err := j.stuck(); err != nil {
 			return nil, err
@@ -195,6 +199,12 @@ func (j *job) prepare(p *workloads.Program) *prepared {
 		}
 		w.commands[i] = c
 	}
+	for i := range p.Instrs {
+		if in := &p.Instrs[i]; in.Kind == workloads.Op && in.Kernel >= 0 && communicates(in, &w.commands[in.Kernel]) {
+			w.communicates = true
+			break
+		}
+	}
 	if len(j.prepared) >= preparedLimit {
 		clear(j.prepared)
 	}
@@ -279,6 +289,19 @@ func (j *job) fail(err error) {
 func (j *job) violate(format string, args ...any) {
 	if len(j.violations) < 20 {
 		j.violations = append(j.violations, fmt.Sprintf(format, args...))
+	}
+}
+
+// starve ends a run in which nothing happens any more as kernels wait for memory:
+// out of memory.
+func (j *job) starve() {
+	for _, r := range j.ranks {
+		if r.paged == nil || j.oom != nil {
+			continue
+		}
+		if err := r.paged.Stuck(); err != nil {
+			r.starved(err)
+		}
 	}
 }
 

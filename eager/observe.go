@@ -152,7 +152,7 @@ type observation struct {
 	copied   DeviceSpan    // announced by the executor, issued next
 	last     stream.ID     // of the command issued last
 	ledger   stream.Ledger // of the paged memory, when the last kernel ended
-	stood    sim.Time      // how long the compute stream had waited for it when the running kernel began
+	stood    sim.Time      // how long the compute stream had waited for it when its running kernel began
 	streams  [stream.Count]labels
 	span     HostSpan
 	event    MemoryEvent
@@ -404,7 +404,7 @@ func (o *observation) launched(s stream.ID, c *stream.Command) {
 func (o *observation) started(s stream.ID, c *stream.Command) {
 	if labelled(c.Kind) {
 		o.streams[s].spans[0].Start = o.r.eng.Now()
-		if o.r.paged != nil {
+		if o.r.paged != nil && s == stream.Compute {
 			o.stood = o.r.dev.Lane(stream.Compute).Wait[stream.Fault]
 		}
 	}
@@ -418,7 +418,9 @@ func (o *observation) retired(s stream.ID, c *stream.Command) {
 	span := &q.spans[0]
 	span.End = o.r.eng.Now()
 	if o.r.paged != nil {
-		span.Wait = o.r.dev.Lane(stream.Compute).Wait[stream.Fault] - o.stood
+		if s == stream.Compute {
+			span.Wait = o.r.dev.Lane(s).Wait[stream.Fault] - o.stood
+		}
 		l := o.r.paged.Ledger()
 		for tier := range l.In {
 			span.In += l.In[tier] - o.ledger.In[tier]

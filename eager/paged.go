@@ -26,6 +26,12 @@ type pagedMemory interface {
 	// Ledger is what has happened up to the last kernel that has begun.
 	Ledger() stream.Ledger
 	ResetPeaks()
+	// Share tells, before any of them is issued, that there will be kernels
+	// that communicate: see stream.Use.
+	Share()
+	// Stuck is, when nothing happens any more, what kernels that have begun
+	// wait for: nil if it is not memory.
+	Stuck() error
 }
 
 // newPaged makes the memory of the kind that the policy needs.
@@ -61,8 +67,12 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.dev.SetResidency(directMemory{m})
-		return directMemory{m}, nil
+		paged := directMemory{Memory: m}
+		if r.job.cfg.Checks {
+			paged.checks = r.job.violate
+		}
+		r.dev.SetResidency(paged)
+		return paged, nil
 	}
 	return nil, fmt.Errorf("no memory of kind %q", r.needs.Memory)
 }
@@ -112,7 +122,20 @@ func (c *Config) direct(placing policies.Placing, n *policies.Nominal) direct.Op
 
 // directMemory is direct memory as a rank sees it. Workspaces that are no
 // tensors of the nominal program take none of it.
-type directMemory struct{ *direct.Memory }
+type directMemory struct {
+	*direct.Memory
+	checks func(string, ...any) // nil: none
+}
+
+// Ran implements stream.Residency.
+func (m directMemory) Ran(s stream.ID) (sim.Time, bool) {
+	if m.checks != nil {
+		if err := m.Check(); err != nil {
+			m.checks("%v (2, 4)", err)
+		}
+	}
+	return m.Memory.Ran(s)
+}
 
 // Issued implements stream.Residency.
 func (m directMemory) Issued(u *stream.Use) {
@@ -144,7 +167,8 @@ func (r *rank) nominalBytes(id int32) sim.Bytes {
 	return 0
 }
 
-// unified is how unified memory works on this node.
+// unified is how unified memory works on this node. Devices below one switch
+// have equal shares of its uplink, each has an SSD of its own.
 func (c *Config) unified() unified.Options {
 	o := c.Unified
 	if o == (unified.Options{}) {
@@ -159,21 +183,20 @@ func (c *Config) unified() unified.Options {
 	if o.Host < 0 {
 		o.Host = c.Node.Host.Memory / sim.Bytes(max(1, c.Node.Devices))
 	}
-	if o.Link == 0 {
-		o.Link = min(c.Node.Link.Rate[hw.D2H], c.Node.Link.Rate[hw.H2D])
+	if l := &c.Node.Link; o.Link == 0 {
+		o.Link = min(l.Rate[hw.D2H], l.Rate[hw.H2D])
+		if n := min(l.UplinkDevices, c.devices()); n > 1 && l.Uplink > 0 {
+			o.Link = min(o.Link, l.Uplink/sim.Rate(n))
+		}
 	}
 	return o
 }
 
-// announce tells the paged memory of the kernel that is about to be issued,
-// and whether it can run there.
-func (r *rank) announce(in *workloads.Instr, c *stream.Command) bool {
-	if in.Lane != workloads.Compute || c.Kind != stream.Kernel {
-		r.job.fail(fmt.Errorf("rank %d, iteration %d, %s: %v memory is modelled for kernels on the compute stream alone, not for collectives and transfers", r.index, r.iteration, r.opName(), r.needs.Memory))
-		return false
-	}
+// announce tells the paged memory of the kernel that is about to be issued.
+func (r *rank) announce(in *workloads.Instr, c *stream.Command) {
 	u := &r.use
 	k := &r.prog.Kernels[in.Kernel]
+	u.On, u.Communicates = lanes[in.Lane], communicates(in, c)
 	u.Iteration, u.Index, u.Span = r.iteration, int32(r.opID-r.firstOp), c.Timing.Span
 	u.Inputs, u.All = k.Faulting[0], k.Faulting[1]
 	u.Operands = u.Operands[:0]
@@ -186,12 +209,34 @@ func (r *rank) announce(in *workloads.Instr, c *stream.Command) bool {
 	if in.Scratch > 0 {
 		u.Operands = append(u.Operands, stream.Operand{Storage: stream.Scratch, Bytes: in.Scratch, Write: true})
 	}
+	r.paged.Earlier(u, func(end stream.Event) {
+		if !r.dev.Done(end) {
+			r.Push(u.On, stream.Command{Kind: stream.WaitFor, Wait: end, Cause: stream.Order})
+		}
+	})
+	u.End = r.dev.Next(u.On)
 	r.paged.Issued(u)
+	if u.Communicates {
+		return // what has died waits for a kernel of the compute stream
+	}
 	u.Dead = u.Dead[:0]
 	if in.Scratch > 0 {
 		u.Dead = append(u.Dead, stream.Scratch)
 	}
-	return true
+}
+
+// communicates tells whether a command is a collective or transfer, or a kernel
+// beside the compute stream.
+func communicates(in *workloads.Instr, c *stream.Command) bool {
+	return in.Lane != workloads.Compute || c.Kind != stream.Kernel
+}
+
+// devices is how many a job uses.
+func (c *Config) devices() (n int) {
+	for _, r := range c.Workload.Ranks() {
+		n += len(r.Devices)
+	}
+	return n
 }
 
 // settle books what the paged memory did in the iteration that the device has

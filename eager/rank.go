@@ -492,8 +492,8 @@ func (r *rank) issue() {
 	if in.Kernel >= 0 {
 		c := r.work.commands[in.Kernel]
 		c.Tag = int32(r.opID)
-		if r.paged != nil && !r.announce(in, &c) {
-			return
+		if r.paged != nil {
+			r.announce(in, &c)
 		}
 		if r.check != nil {
 			r.check.Issue(lanes[in.Lane])
@@ -713,6 +713,9 @@ func (r *rank) startIteration() {
 		return
 	}
 	r.prog, r.work, r.pc = prog, r.job.prepare(prog), 0
+	if r.paged != nil && r.work.communicates {
+		r.paged.Share()
+	}
 	r.allowance = r.allowed()
 	r.storages = append(r.storages[:r.residents], make([]*swap.Storage, len(prog.Storages)-r.residents)...)
 	if n := int(prog.Events); n > len(r.events) {

@@ -260,29 +260,10 @@ func TestUnifiedStarves(t *testing.T) {
 }
 
 func TestUnifiedRefusals(t *testing.T) {
-	ranks, err := eagertest.NewScript([][]workloads.Storage{{}, {}}, func(_ int, b *workloads.Builder, names *workloads.Names) {
-		b.Op(eagertest.Kernel(names, "k", us))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := unifiedConfig(t, ranks, &paged{})
-	cfg.Node = eagertest.Node(2)
-	if _, err := eager.Run(cfg); err == nil || !strings.Contains(err.Error(), "one device alone") {
-		t.Errorf("two ranks: %v", err)
-	}
-	peer := two(t, func(b *workloads.Builder, names *workloads.Names) {
-		k := eagertest.Kernel(names, "send", us)
-		k.Lane = workloads.Comm
-		b.Op(k)
-	})
-	if _, err := eager.Run(unifiedConfig(t, peer, &paged{})); err == nil || !strings.Contains(err.Error(), "send: unified memory") {
-		t.Errorf("communication: %v", err)
-	}
 	if _, err := eager.Run(unifiedConfig(t, two(t, nil), needs{&paged{}, policies.Direct})); err == nil || !strings.Contains(err.Error(), `direct memory is placed by the nominal program: the policy needs grade "static", it has "observed"`) {
 		t.Errorf("direct memory: %v", err)
 	}
-	cfg = unifiedConfig(t, two(t, nil), &paged{})
+	cfg := unifiedConfig(t, two(t, nil), &paged{})
 	cfg.Unified.Batch = 0
 	if _, err := eager.Run(cfg); err == nil || !strings.Contains(err.Error(), "batch = 0") {
 		t.Errorf("batches of nothing: %v", err)

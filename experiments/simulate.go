@@ -317,9 +317,6 @@ func (s *Simulator) Bound(p *Point) (Bounds, error) {
 	if err != nil {
 		return Bounds{}, err
 	}
-	if err := s.checkMemory(p, kind); err != nil {
-		return Bounds{}, err
-	}
 	key, err := digest(node.Device, node.Fabric, node.Devices, w, p.Variation, p.Seed, p.Layout, p.Recompute, p.MicroBatch, p.Strategy.ZeRO, p.Strategy.VPP)
 	if err != nil {
 		return Bounds{}, err

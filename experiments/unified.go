@@ -7,7 +7,6 @@ import (
 	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/sim"
-	"smartswap/workloads"
 )
 
 // quantity takes what parse reads, as text, in [low, high].
@@ -73,53 +72,4 @@ func (p *Point) memory() (policies.MemoryKind, error) {
 		return 0, err
 	}
 	return policy.Needs().Memory, nil
-}
-
-// checkMemory refuses jobs that memory of a kind is not modelled for: an
-// *Impossible.
-func (s *Simulator) checkMemory(p *Point, kind policies.MemoryKind) error {
-	if kind == policies.Framework {
-		return nil
-	}
-	devices := p.Layout.TP * p.Layout.PP * p.Layout.DP
-	if p.Workload.Kind == "trace" {
-		t, err := s.trace(p)
-		if err != nil {
-			return err
-		}
-		devices = 0
-		for _, r := range t.workload.Ranks() {
-			devices += int64(len(r.Devices))
-		}
-		if op, err := beside(t.workload); err != nil {
-			return err
-		} else if op != "" {
-			return &Impossible{fmt.Sprintf("%v memory is modelled for the compute stream alone; the trace has %s beside it", kind, op)}
-		}
-	}
-	if devices > 1 {
-		return &Impossible{fmt.Sprintf("policy %s needs %v memory, which is modelled for one device alone; this job has %d", p.Strategy.Policy, kind, devices)}
-	}
-	return nil
-}
-
-// beside is the first operator of a workload's first iteration that is a
-// collective, a transfer, or not on the compute stream; "" if there is none.
-func beside(w workloads.Workload) (string, error) {
-	for r := range w.Ranks() {
-		p, err := w.Program(r, 0)
-		if err != nil {
-			return "", err
-		}
-		for i := range p.Instrs {
-			in := &p.Instrs[i]
-			if in.Kind != workloads.Op || in.Kernel < 0 {
-				continue
-			}
-			if k := p.Kernels[in.Kernel].Kind; in.Lane != workloads.Compute || k == hw.Collective || k == hw.Transfer {
-				return p.Names.String(in.Name), nil
-			}
-		}
-	}
-	return "", nil
 }

@@ -17,10 +17,13 @@ type Nominal struct {
 	Loss int32
 }
 
-// NominalKernel is one operator.
+// NominalKernel is one operator, of any stream.
 type NominalKernel struct {
-	Span    sim.Time // nominal time on the device
-	In, Out []int32  // tensors read, tensors written; one updated in place is in both
+	// Span is what it adds to the nominal time of the compute stream: the time
+	// of a kernel of that stream; of communication, which runs beside it, only
+	// what the stream waits for it.
+	Span    sim.Time
+	In, Out []int32 // tensors read, tensors written; one updated in place is in both
 }
 
 // NominalTensor is one storage.

@@ -134,6 +134,15 @@ func (e *Engine) Pending() int {
 	return n
 }
 
+// Next is when the next event is due; false if none is left.
+func (e *Engine) Next() (Time, bool) {
+	ev, _ := e.peek()
+	if ev == nil {
+		return 0, false
+	}
+	return ev.time, true
+}
+
 // At schedules an event: h is called with arg at time t. The stamp returned
 // identifies it. O(log n), and O(1) for t = Now; nothing is allocated beyond
 // the growth of the queue.

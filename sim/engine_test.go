@@ -444,3 +444,29 @@ func TestFromSeconds(t *testing.T) {
 		t.Errorf("FromSeconds(NaN) = %v, want 0", got)
 	}
 }
+
+// Next is the time of the event that fires next, from the heap or a lane.
+func TestNext(t *testing.T) {
+	e := NewEngine()
+	if at, ok := e.Next(); ok {
+		t.Errorf("an engine without events: %v", at)
+	}
+	var got []Time
+	var h HandlerID
+	h = e.Register(handlerFunc(func(arg uint32, _ Stamp) {
+		if arg == 1 {
+			e.At(e.Now(), PrioHost, h, 0)
+		}
+		if at, ok := e.Next(); ok {
+			got = append(got, at)
+		}
+	}))
+	e.At(7, PrioHost, h, 1)
+	e.At(9, PrioFinish, h, 0)
+	if at, ok := e.Next(); !ok || at != 7 {
+		t.Errorf("next at %v, %v", at, ok)
+	}
+	if err := e.Run(); err != nil || !slices.Equal(got, []Time{7, 9}) {
+		t.Errorf("next at %v, %v", got, err)
+	}
+}

@@ -3,13 +3,15 @@ package direct
 import (
 	"fmt"
 	"slices"
+
+	"smartswap/eager/stream"
 )
 
 // Check says which rule is broken: no two tensors share an address, free and
 // taken addresses make up the space, memory in use is the sum of the tensors
 // there and within the capacity, each tensor is in at most one queue and its
-// place says which, and tiers hold what they are said to hold. O(n log n) in
-// tensors.
+// place says which, tiers hold what they are said to hold, and running kernels
+// have their operands. O(n log n) in tensors.
 func (m *Memory) Check() error {
 	type owned struct {
 		span
@@ -31,6 +33,16 @@ func (m *Memory) Check() error {
 				if t := &m.tensors[id]; int(t.tier) != tier || t.place != [...]place{leaving, coming}[d] {
 					return fmt.Errorf("direct: tensor %d in %s has place %d and tier %d", id, name, t.place, t.tier)
 				}
+			}
+		}
+	}
+	for s := range m.claims {
+		if m.claims[s].phase != computing {
+			continue
+		}
+		for _, o := range m.claims[s].operands {
+			if t := &m.tensors[o.Storage]; t.dead || t.place != here && t.place != scratch && !(t.place == leaving && t.wanted) {
+				return fmt.Errorf("direct: operator %d runs on %s while tensor %d has place %d", m.claims[s].index, stream.ID(s).Name(), o.Storage, t.place)
 			}
 		}
 	}

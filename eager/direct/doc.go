@@ -27,6 +27,19 @@
 // without freeing the memory. So a read never precedes its write. The origin's
 // plans leave this open.
 //
+// # Beside communication
+//
+// The origin has one stream. A kernel of another stream, or a collective, gets
+// its operands like others, in the order in which kernels begin; until it ends,
+// hints do not move them. It takes memory for all it misses or for nothing, and
+// none that an earlier kernel is short of; as nothing leaves but by plan and
+// death, compute goes on while it waits. A run has no room when nothing happens
+// any more and a kernel is short of memory. Hints are followed as the compute
+// stream comes to their operators: an eviction waits for communication that was
+// issued before and uses the tensor, and so does the end of a tensor's life. The
+// backward pass begins with the first kernel of the compute stream behind the
+// loss. The largest working set is that of one kernel, whatever runs beside it.
+//
 // # What the origin's description does not say
 //
 // That workspaces have a range of their own is inferred from its results: with

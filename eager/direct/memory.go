@@ -35,25 +35,54 @@ type Memory struct {
 	queues  [tiers][directions]queue
 	held    [tiers]sim.Bytes
 
-	issued  []use // kernels issued and not begun; from first on
-	first   int
-	running use
-	phase   phase
-	began   sim.Time
-	started bool // globals are placed
-	ahead   int  // Ahead: how many of plan.order are done with
+	issued  [stream.Count]issued
+	claims  [stream.Count]claim
+	line    []stream.ID // those that wait for operands, in the order of their begin
+	started bool        // globals are placed
+	ahead   int         // Ahead: how many of plan.order are done with
 	waiting []int32
 	stats   Stats
+
+	// Where the compute stream is: the iteration, the hints that have been
+	// followed in it, and whether the backward pass has begun.
+	iteration int
+	hinted    int32
+	backward  bool
+
+	shared      bool // there are kernels that communicate
+	outstanding stream.Outstanding
+	later       []deferred
 }
 
 // Device is what the memory needs of a stream.Device.
-type Device interface{ Complete(wait sim.Time) }
+type Device interface {
+	Run(stream.ID)
+	Complete(s stream.ID, wait sim.Time)
+}
+
+// claim is the kernel of a stream that has begun.
+type claim struct {
+	use
+	phase phase
+	began sim.Time
+	held  sim.Time  // all operands were there
+	lacks sim.Bytes // in one range, which are not free; 0 = none
+}
+
+// deferred is what a kernel of the compute stream brought about for a tensor
+// that communication issued before it still uses.
+type deferred struct {
+	number int64
+	id     int32
+	to     policies.TierID // it leaves
+	dies   bool            // or it dies
+}
 
 type phase uint8
 
 const (
 	idle    phase = iota
-	getting       // the running kernel waits for its operands
+	getting       // it waits for its operands
 	computing
 )
 
@@ -88,10 +117,19 @@ type queue struct {
 
 // use is a copy of a stream.Use.
 type use struct {
-	index    int32
-	span     sim.Time
-	operands []stream.Operand
-	dead     []int32
+	number       int64 // in the order of issue
+	iteration    int
+	index        int32
+	communicates bool
+	span         sim.Time
+	operands     []stream.Operand
+	dead         []int32
+}
+
+// issued are the kernels issued on a stream and not begun: those from first on.
+type issued struct {
+	uses  []use
+	first int
 }
 
 // plan is a policies.Plan as the memory works with it.
@@ -138,7 +176,7 @@ func New(eng *sim.Engine, dev Device, o Options, p *policies.Nominal, failed fun
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Memory{eng: eng, dev: dev, o: o, failed: failed, loss: p.Loss, plan: &plan{}}
+	m := &Memory{eng: eng, dev: dev, o: o, failed: failed, loss: p.Loss, plan: &plan{}, iteration: -1}
 	m.free = ranges{{0, max(o.Addresses, o.Capacity)}}
 	m.tensors = make([]tensor, len(p.Tensors))
 	m.uses = make([][]int32, len(p.Tensors))
@@ -227,48 +265,149 @@ func (m *Memory) Stats() Stats {
 	return s
 }
 
+// Share tells, before any of them is issued, that there will be kernels that
+// communicate.
+func (m *Memory) Share() { m.shared = true }
+
 // Issued notes a kernel.
 func (m *Memory) Issued(u *stream.Use) {
-	if m.first > 64 && 2*m.first > len(m.issued) {
-		m.issued = slices.Delete(m.issued, 0, m.first)
-		m.first = 0
+	q := &m.issued[u.On]
+	if q.first > 64 && 2*q.first > len(q.uses) {
+		q.uses = slices.Delete(q.uses, 0, q.first)
+		q.first = 0
 	}
-	m.issued = append(m.issued, use{u.Index, u.Span, slices.Clone(u.Operands), slices.Clone(u.Dead)})
+	q.uses = append(q.uses, use{m.outstanding.Issued(u), u.Iteration, u.Index, u.Communicates, u.Span, slices.Clone(u.Operands), slices.Clone(u.Dead)})
 }
 
-// Begin starts on the oldest kernel issued.
-func (m *Memory) Begin() bool {
-	m.running = m.issued[m.first]
-	m.issued[m.first] = use{}
-	m.first++
-	u := &m.running
-	m.began, m.phase = m.eng.Now(), getting
-	if u.index == 0 {
+// Earlier implements stream.Residency.
+func (m *Memory) Earlier(u *stream.Use, f func(stream.Event)) { m.outstanding.Earlier(u, f) }
+
+// Begin starts on the oldest kernel issued on a stream. Without communication
+// the memory runs it, and knows when a run has no room.
+func (m *Memory) Begin(s stream.ID) stream.Start {
+	q := &m.issued[s]
+	c := &m.claims[s]
+	*c = claim{use: q.uses[q.first], began: m.eng.Now(), phase: getting}
+	q.uses[q.first] = use{}
+	q.first++
+	if !m.started && !m.start() {
+		return stream.Waits
+	}
+	for _, o := range c.operands {
+		m.keep(o.Storage, c.number)
+	}
+	if !c.communicates {
+		m.turn(&c.use)
+	}
+	m.line = append(m.line, s)
+	switch {
+	case !m.serve(s):
+		return stream.Waits
+	case m.shared:
+		return stream.Runs
+	case c.span > 0:
+		m.compute()
+		return stream.Waits
+	}
+	c.phase = idle
+	return stream.Ended
+}
+
+// keep forgets that a tensor is to leave when communication has ended, as a
+// kernel issued before number had it: it is needed again.
+func (m *Memory) keep(id int32, number int64) {
+	m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return !l.dies && l.id == id && l.number < number })
+}
+
+// turn follows what a kernel of the compute stream brings about. The plan goes
+// by that stream: hints of operators that are no kernels of it come with the
+// next one that is.
+func (m *Memory) turn(u *use) {
+	if u.iteration != m.iteration {
+		if m.shared { // the last operators communicate
+			m.follow(u, int32(len(m.plan.hints))-1)
+		}
 		if m.next != nil {
 			m.plan, m.next = m.next, nil
 		}
-		m.ahead = 0
-	}
-	if !m.started && !m.start() {
-		return false
+		m.iteration, m.hinted, m.backward, m.ahead = u.iteration, 0, false, 0
 	}
 	for _, t := range u.dead {
-		m.die(t)
+		if m.outstanding.Busy(t, u.number) {
+			m.later = append(m.later, deferred{number: u.number, id: t, dies: true})
+		} else {
+			m.die(t)
+		}
 	}
-	m.follow(u.index)
+	m.follow(u, u.index)
 	if m.o.Ahead && u.index > m.loss+1 {
 		m.lookAhead()
 	}
 	m.pump()
-	if !m.acquire() {
-		return false
+}
+
+// serve gives operands to the kernels that wait for them, in the order of their
+// begin. One that communicates takes memory for all it misses or for nothing,
+// and none that an earlier kernel lacks; while it waits, compute goes on. serve
+// tells whether the kernel of stream begins, in whose begin this is, may run.
+func (m *Memory) serve(begins stream.ID) (runs bool) {
+	keep, short := m.line[:0], false
+	for _, s := range m.line {
+		c := &m.claims[s]
+		if m.stats.NoRoom != nil || c.communicates && short || !m.acquire(s) {
+			short = short || c.lacks > 0
+			keep = append(keep, s)
+			continue
+		}
+		c.phase, c.held = computing, m.eng.Now()
+		switch {
+		case s == begins:
+			runs = true
+		case m.shared:
+			m.eng.At(c.held, sim.PrioDevice, m.self, argRun+uint32(s))
+		default:
+			m.compute()
+		}
 	}
-	if u.span > 0 {
-		m.compute()
-		return false
+	m.line = keep
+	return runs
+}
+
+// Ran ends a kernel whose own time has passed.
+func (m *Memory) Ran(s stream.ID) (wait sim.Time, ended bool) {
+	c := &m.claims[s]
+	c.phase = idle
+	m.outstanding.Ended(s)
+	if !c.communicates {
+		wait = c.held - c.began
+		m.stats.Stall += wait
 	}
-	m.phase = idle
-	return true
+	later := m.later
+	m.later = m.later[:0]
+	for _, l := range later {
+		switch {
+		case m.outstanding.Busy(l.id, l.number):
+			m.later = append(m.later, l)
+		case l.dies:
+			m.die(l.id)
+		case m.tensors[l.id].place == here && !m.operand(l.id):
+			m.evict(l.id, l.to)
+		}
+	}
+	m.serve(stream.Count)
+	m.pump()
+	return wait, true
+}
+
+// Stuck is what kernels wait for for ever if nothing happens any more: a
+// *NoRoom, nil if it is not for memory.
+func (m *Memory) Stuck() error {
+	for _, s := range m.line {
+		if c := &m.claims[s]; c.lacks > 0 {
+			return m.noRoom(c.index, c.lacks)
+		}
+	}
+	return nil
 }
 
 // start sets scratch memory aside and places the globals.
@@ -291,31 +430,42 @@ func (m *Memory) start() bool {
 	return true
 }
 
-// follow queues what the plan says at kernel k.
-func (m *Memory) follow(k int32) {
-	if int(k) >= len(m.plan.hints) {
-		return
-	}
-	for _, h := range m.plan.hints[k] {
-		id := h.What.Static
-		if id < 0 || int(id) >= len(m.tensors) {
-			continue
-		}
-		t := &m.tensors[id]
-		switch {
-		case h.Kind == policies.Evict && t.place == here && !m.operand(id):
-			m.evict(id, h.To)
-		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving && !t.dead:
-			m.withdraw(id)
-		case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == away && !slices.Contains(m.waiting, id):
-			m.waiting = append(m.waiting, id)
+// follow queues what the plan says up to operator k of the iteration, as the
+// compute stream comes to kernel u. What communication issued before still uses
+// leaves when that has ended.
+func (m *Memory) follow(u *use, k int32) {
+	for ; m.hinted <= k && int(m.hinted) < len(m.plan.hints); m.hinted++ {
+		for _, h := range m.plan.hints[m.hinted] {
+			id := h.What.Static
+			if id < 0 || int(id) >= len(m.tensors) {
+				continue
+			}
+			t := &m.tensors[id]
+			if h.Kind == policies.Prefetch {
+				m.keep(id, u.number)
+			}
+			switch {
+			case h.Kind == policies.Evict && m.outstanding.Busy(id, u.number):
+				m.later = append(m.later, deferred{number: u.number, id: id, to: h.To})
+			case h.Kind == policies.Evict && t.place == here && !m.operand(id):
+				m.evict(id, h.To)
+			case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving && !t.dead:
+				m.withdraw(id)
+			case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == away && !slices.Contains(m.waiting, id):
+				m.waiting = append(m.waiting, id)
+			}
 		}
 	}
 }
 
-// operand tells whether the running kernel uses a tensor.
+// operand tells whether a kernel that has begun uses a tensor.
 func (m *Memory) operand(id int32) bool {
-	return slices.ContainsFunc(m.running.operands, func(o stream.Operand) bool { return o.Storage == id })
+	for s := range m.claims {
+		if c := &m.claims[s]; c.phase != idle && slices.ContainsFunc(c.operands, func(o stream.Operand) bool { return o.Storage == id }) {
+			return true
+		}
+	}
+	return false
 }
 
 // evict queues a tensor for a tier. A host that is full sends it to the SSD;
@@ -360,7 +510,7 @@ func (m *Memory) lookAhead() {
 	for ; m.ahead < len(m.plan.order); m.ahead++ {
 		n := m.plan.order[m.ahead]
 		t := &m.tensors[n.tensor]
-		if t.place != away || n.kernel < m.running.index {
+		if t.place != away || n.kernel < m.claims[stream.Compute].index {
 			continue
 		}
 		if !m.prefetch(n.tensor) {
@@ -464,18 +614,26 @@ func (m *Memory) tensor(id int32, n sim.Bytes) *tensor {
 	return t
 }
 
-// acquire gets the operands of the running kernel: true if all are on the
+// acquire gets the operands of the kernel of a stream: true if all are on the
 // device.
-func (m *Memory) acquire() bool {
-	if m.o.Drain && m.running.index == m.loss+1 {
-		for i := range m.queues {
-			if len(m.queues[i][Out].list) > 0 {
-				return false
+func (m *Memory) acquire(s stream.ID) bool {
+	c := &m.claims[s]
+	c.lacks = 0
+	if !c.communicates && m.o.Drain && c.index > m.loss && !m.backward {
+		if m.shared || c.index == m.loss+1 {
+			for i := range m.queues {
+				if len(m.queues[i][Out].list) > 0 {
+					return false
+				}
 			}
 		}
+		m.backward = true
+	}
+	if c.communicates && !m.room(c) {
+		return false
 	}
 	ready := true
-	for _, o := range m.running.operands {
+	for _, o := range c.operands {
 		t := m.tensor(o.Storage, o.Bytes)
 		if t.dead {
 			ready = false // that of the iteration before, whose transfer has not ended
@@ -484,7 +642,7 @@ func (m *Memory) acquire() bool {
 		switch t.place {
 		case nowhere, away:
 			if !m.put(o.Storage, m.plan.moved[o.Storage]) {
-				if !m.hope() {
+				if c.lacks = t.bytes; !m.shared && !m.hope() {
 					m.fail(t.bytes)
 				}
 				return false
@@ -505,6 +663,28 @@ func (m *Memory) acquire() bool {
 	return ready
 }
 
+// room tells whether there is memory for everything that a kernel misses.
+func (m *Memory) room(c *claim) bool {
+	var got []int32
+	stats := m.stats.Peak
+	for _, o := range c.operands {
+		t := m.tensor(o.Storage, o.Bytes)
+		if t.dead || t.place != nowhere && t.place != away || slices.Contains(got, o.Storage) {
+			continue
+		}
+		if !m.put(o.Storage, m.plan.moved[o.Storage]) {
+			c.lacks = t.bytes
+			break
+		}
+		got = append(got, o.Storage)
+	}
+	for _, id := range got {
+		m.remove(&m.tensors[id])
+	}
+	m.stats.Peak = stats
+	return c.lacks == 0
+}
+
 // hope tells whether a transfer is under way that frees memory.
 func (m *Memory) hope() bool {
 	for i := range m.queues {
@@ -521,24 +701,30 @@ func (m *Memory) hope() bool {
 
 // fail ends the run.
 func (m *Memory) fail(need sim.Bytes) {
-	m.stats.NoRoom = &NoRoom{Kernel: m.running.index, Need: need, Largest: m.free.largest(), Used: m.used, Capacity: m.o.Capacity}
-	m.phase = idle
+	c := &m.claims[stream.Compute]
+	m.stats.NoRoom = m.noRoom(c.index, need)
+	c.phase = idle
 	m.failed(m.stats.NoRoom)
 }
 
-// compute runs the running kernel.
-func (m *Memory) compute() {
-	m.stats.Stall += m.eng.Now() - m.began
-	m.began = m.eng.Now() - m.began // the wait, for Complete
-	m.phase = computing
-	m.eng.After(m.running.span, sim.PrioFinish, m.self, argKernel)
+func (m *Memory) noRoom(kernel int32, need sim.Bytes) *NoRoom {
+	return &NoRoom{Kernel: kernel, Need: need, Largest: m.free.largest(), Used: m.used, Capacity: m.o.Capacity}
 }
 
-// Arguments of the memory's own events: the end of the running kernel, or of
-// the first transfer of a queue.
+// compute runs the kernel of the compute stream, the only one.
+func (m *Memory) compute() {
+	c := &m.claims[stream.Compute]
+	c.held = m.eng.Now()
+	m.stats.Stall += c.held - c.began
+	m.eng.After(c.span, sim.PrioFinish, m.self, argKernel)
+}
+
+// Arguments of the memory's own events: the end of the only kernel, or of the
+// first transfer of a queue; or a kernel runs.
 const (
-	argKernel uint32 = iota
-	argQueue         // + tier * directions + direction
+	argKernel uint32 = 0
+	argQueue  uint32 = 1                                   // + tier * directions + direction
+	argRun    uint32 = argQueue + tiers*uint32(directions) // + stream, which runs its kernel
 )
 
 // push queues a transfer.
@@ -574,17 +760,20 @@ func (m *Memory) Handle(arg uint32, _ sim.Stamp) {
 	if m.stats.NoRoom != nil {
 		return
 	}
-	if arg == argKernel {
-		m.phase = idle
-		m.dev.Complete(m.began)
+	switch {
+	case arg == argKernel:
+		c := &m.claims[stream.Compute]
+		c.phase = idle
+		m.dev.Complete(stream.Compute, c.held-c.began)
+		return
+	case arg >= argRun:
+		m.dev.Run(stream.ID(arg - argRun))
 		return
 	}
 	tier, d := policies.TierID((arg-argQueue)/uint32(directions)), Direction((arg-argQueue)%uint32(directions))
 	m.arrive(tier, d)
 	m.send(tier, d)
-	if m.phase == getting && m.acquire() {
-		m.compute()
-	}
+	m.serve(stream.Count)
 	if m.stats.NoRoom == nil {
 		m.pump()
 	}

@@ -419,10 +419,10 @@ func stepping(t *rapid.T, r *rig) {
 		if err := r.mem.Check(); err != nil {
 			t.Fatal(err)
 		}
-		if r.mem.phase == computing {
-			for _, o := range r.mem.running.operands {
+		if r.mem.claims[stream.Compute].phase == computing {
+			for _, o := range r.mem.claims[stream.Compute].operands {
 				if p := r.mem.tensors[o.Storage].place; p != here && p != leaving && p != scratch {
-					t.Fatalf("kernel %d computes while tensor %d is at place %d", r.mem.running.index, o.Storage, p)
+					t.Fatalf("kernel %d computes while tensor %d is at place %d", r.mem.claims[stream.Compute].index, o.Storage, p)
 				}
 			}
 		}

@@ -154,6 +154,7 @@ type fifo struct {
 	since   sim.Time
 	lane    Lane
 	flow    sim.FlowID // running kernel
+	flowing bool       // flow has not ended
 	slow    bool       // running kernel is slowed beside a collective
 	waiters []waiter
 }
@@ -249,6 +250,9 @@ func (d *Device) Issue(s ID) Event {
 // End is the event of everything issued on s so far.
 func (d *Device) End(s ID) Event { return event(s, d.streams[s].issued) }
 
+// Next is the event that Issue returns next.
+func (d *Device) Next(s ID) Event { return event(s, d.streams[s].issued+1) }
+
 // Done tells whether e is complete.
 func (d *Device) Done(e Event) bool { return d.streams[e.Stream()].head >= e.seq() }
 
@@ -321,33 +325,39 @@ func (d *Device) advance(s ID) {
 			d.retired(s, c)
 			d.retire(s)
 		case Kernel:
-			d.begin(s, c)
-			if s == Compute && d.residency != nil {
-				if d.residency.Begin() {
+			if s == Compute || d.residency == nil {
+				d.begin(s, c) // waiting for memory is part of it
+			} else {
+				f.block(now, Fault)
+			}
+			if d.residency != nil {
+				switch d.residency.Begin(s) {
+				case Ended:
 					d.end(s)
 					continue
+				case Waits:
+					return
 				}
-				return
+				if s != Compute {
+					d.begin(s, c)
+				}
 			}
-			if c.Timing.Span <= 0 {
-				d.end(s)
+			if d.start(s, c) {
 				continue
 			}
-			spec := sim.FlowSpec{Path: d.hbm, Cap: c.Timing.Demand, Work: sim.SpanWork(c.Timing.Span, c.Timing.Demand), Done: d.self, Arg: argFinish | uint32(s)}
-			if d.slows && d.comms > 0 {
-				spec.Cap = d.slowed(c)
-				f.slow = true
-			}
-			f.flow = d.share.Start(spec)
 			return
 		case Copy:
 			f.block(now, Engine)
 			d.machine.Submit(d.slot, hw.Copy{Direction: c.Dir, Bytes: c.Bytes, Pageable: c.Pageable, Weight: c.Weight, Done: d.self, Arg: argFinish | uint32(s)})
 			return
 		case Solo:
-			d.begin(s, c)
-			d.collective(+1)
-			d.eng.After(c.Timing.Span, sim.PrioFinish, d.self, argFinish|uint32(s))
+			if d.residency != nil {
+				f.block(now, Fault)
+				if d.residency.Begin(s) == Waits {
+					return
+				}
+			}
+			d.solo(s, c)
 			return
 		case Meet:
 			f.block(now, Rendezvous)
@@ -356,6 +366,43 @@ func (d *Device) advance(s ID) {
 		}
 	}
 	f.block(now, Empty)
+}
+
+// start starts the kernel at the head of s, and tells whether it has ended at
+// once.
+func (d *Device) start(s ID, c *Command) bool {
+	if c.Timing.Span <= 0 {
+		return d.ran(s)
+	}
+	f := &d.streams[s]
+	spec := sim.FlowSpec{Path: d.hbm, Cap: c.Timing.Demand, Work: sim.SpanWork(c.Timing.Span, c.Timing.Demand), Done: d.self, Arg: argFinish | uint32(s)}
+	if d.slows && d.comms > 0 {
+		spec.Cap = d.slowed(c)
+		f.slow = true
+	}
+	f.flow, f.flowing = d.share.Start(spec), true
+	return false
+}
+
+// solo starts a collective without other members.
+func (d *Device) solo(s ID, c *Command) {
+	d.begin(s, c)
+	d.collective(+1)
+	d.eng.After(c.Timing.Span, sim.PrioFinish, d.self, argFinish|uint32(s))
+}
+
+// ran ends the kernel or collective at the head of s, whose own time has
+// passed, and tells whether it has ended: it may wait for memory yet.
+func (d *Device) ran(s ID) bool {
+	if d.residency != nil {
+		wait, ended := d.residency.Ran(s)
+		if !ended {
+			return false
+		}
+		d.stood(s, wait)
+	}
+	d.end(s)
+	return true
 }
 
 func (d *Device) started(s ID, c *Command) {
@@ -425,6 +472,7 @@ func (d *Device) Handle(arg uint32, _ sim.Stamp) {
 	switch arg &^ 0xff {
 	case argFinish:
 		f := &d.streams[s]
+		f.flowing = false
 		switch f.at(f.head).Kind {
 		case Solo, Meet:
 			d.collective(-1)
@@ -432,9 +480,13 @@ func (d *Device) Handle(arg uint32, _ sim.Stamp) {
 			m := &d.moved[f.at(f.head).Dir]
 			m.Bytes += f.at(f.head).Bytes
 			m.Time += d.eng.Now() - f.since
+			d.end(s)
+			d.advance(s)
+			return
 		}
-		d.end(s)
-		d.advance(s)
+		if d.ran(s) {
+			d.advance(s)
+		}
 	case argWake:
 		if f := &d.streams[s]; !f.running && f.head < f.tail && f.at(f.head).Kind == WaitFor {
 			d.advance(s)
@@ -450,7 +502,7 @@ func (d *Device) collective(n int) {
 		return
 	}
 	f := &d.streams[Compute]
-	if !f.running || f.at(f.head).Kind != Kernel || f.slow == (d.comms > 0) {
+	if !f.running || !f.flowing || f.at(f.head).Kind != Kernel || f.slow == (d.comms > 0) {
 		return
 	}
 	c := f.at(f.head)
@@ -475,6 +527,8 @@ type Fabric struct {
 type group struct {
 	members int
 	here    []member
+	ready   int      // of them, when all are here: with their operands resident
+	span    sim.Time // then
 }
 
 type member struct {
@@ -493,27 +547,58 @@ func (f *Fabric) Group(n int) int32 {
 	return int32(len(f.groups) - 1)
 }
 
-// arrive adds a member; the last one starts the operation for all.
+// arrive adds a member; the last one starts the operation for all. Where
+// operands are made resident first, all members begin with that now, and it
+// starts when the last one has done so: nothing is held for members that have
+// not come.
 func (f *Fabric) arrive(d *Device, s ID, c *Command) {
 	g := &f.groups[c.Group]
 	g.here = append(g.here, member{d, s})
 	if len(g.here) < g.members {
 		return
 	}
+	g.ready, g.span = 0, c.Timing.Span
+	for _, m := range g.here {
+		if m.d.residency != nil {
+			m.d.streams[m.s].block(f.eng.Now(), Fault)
+			if m.d.residency.Begin(m.s) == Waits {
+				continue
+			}
+			m.d.streams[m.s].block(f.eng.Now(), Rendezvous)
+		}
+		g.ready++
+	}
+	f.start(g)
+}
+
+// ready tells that a member has its operands.
+func (f *Fabric) ready(d *Device, s ID) {
+	t := &d.streams[s]
+	g := &f.groups[t.at(t.head).Group]
+	t.block(f.eng.Now(), Rendezvous)
+	g.ready++
+	f.start(g)
+}
+
+// start starts the operation of a group once all are ready.
+func (f *Fabric) start(g *group) {
+	if g.ready < g.members {
+		return
+	}
 	for _, m := range g.here {
 		head := m.d.streams[m.s].at(m.d.streams[m.s].head)
 		m.d.begin(m.s, head)
 		m.d.collective(+1)
-		f.eng.After(c.Timing.Span, sim.PrioFinish, m.d.self, argFinish|uint32(m.s))
+		f.eng.After(g.span, sim.PrioFinish, m.d.self, argFinish|uint32(m.s))
 	}
-	g.here = g.here[:0]
+	g.here, g.ready = g.here[:0], 0
 }
 
 // Waiting describes the first unfinished meeting, for diagnostics of a run
 // that cannot go on; "" if there is none.
 func (f *Fabric) Waiting() (group, arrived, members int, ok bool) {
 	for i := range f.groups {
-		if g := &f.groups[i]; len(g.here) > 0 {
+		if g := &f.groups[i]; len(g.here) > 0 && len(g.here) < g.members {
 			return i, len(g.here), g.members, true
 		}
 	}

@@ -20,6 +20,30 @@
 // every kernel, in that program's own clock. Where orders are not specified
 // there, such as that of the tensors which one kernel asks for, the two differ.
 //
+// # Beside communication
+//
+// The origin knows one stream. With communication, kernels of several streams
+// run at once on the same pages, channels and batches (claim.go). A kernel that
+// comes to the head of its stream, or whose meeting is complete, gets in line. It
+// gets its room if all its operands fit beside those of the kernels that have
+// theirs: then they are held, none of their pages leaves until it has ended, a
+// planned eviction that has not begun is taken back, and what it misses is
+// queued. Otherwise it waits, and all behind it, for the end of one that has its
+// room. Only operands that do not fit alone are out of memory.
+//
+// That ends: what has its room ends by itself, or is a meeting of which all
+// members are in line; of the meetings that have not ended the one complete
+// first has before it, in each line, only kernels that end by themselves, and
+// meetings complete before any other are before it in all lines.
+//
+// A kernel of the compute stream runs while its pages come, as in the origin;
+// communication starts when they are there. Kernels of the compute stream are
+// held, too: where there is no communication, and the origin's rule is in force,
+// what they touch may leave again while they run.
+//
+// The batches go on up to the next event of the simulation, so that kernels that
+// begin at different times find the pages as they are then.
+//
 // # Runs of pages
 //
 // A tensor of a gigabyte has a quarter of a million pages, and an iteration
@@ -35,4 +59,5 @@
 //	moves.go    when pages moved, for those who watch
 //	fault.go    what faults cost beyond the transfer
 //	memory.go   Memory: the driver as the memory of a simulated device
+//	claim.go    several kernels at once
 package unified

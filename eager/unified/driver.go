@@ -3,6 +3,7 @@ package unified
 import (
 	"fmt"
 
+	"smartswap/eager/stream"
 	"smartswap/policies"
 )
 
@@ -55,8 +56,10 @@ type counts struct {
 }
 
 // driver moves pages. Its time is in ticks and advances by batches; see
-// Options. It is a plain state machine: run tells it of a kernel and when that
-// begins, and is told when it ends.
+// Options. It is a plain state machine. Where only one stream runs kernels, run
+// tells it of a kernel and when that begins, and is told when it ends. Where
+// several do, turn tells of the hints of a kernel; hold of its operands, which
+// batches then bring in the order of hold, and which stay until release.
 type driver struct {
 	opt    Options
 	limits limits
@@ -71,6 +74,15 @@ type driver struct {
 	pressed  bool   // it would wait for ever if protected pages stayed
 	homeless bool   // a storage that is older than the run has no place
 	stale    int32  // a storage that a kernel has read without its content, none if there is none
+
+	holds   [stream.Count]hold
+	holding int64 // pages of held storages
+}
+
+// hold is a kernel of a stream from when its operands are held until it ends.
+type hold struct {
+	missing int64 // pages of it that have not come yet
+	arrived int64 // tick of the batch with the last one
 }
 
 func newDriver(opt Options, paging policies.Paging) *driver {
@@ -104,10 +116,31 @@ func (e *stuckError) Error() string {
 //
 // O(runs that move + batches that take from more than one queue).
 func (d *driver) run(now int64, k *kernel) (end int64, err error) {
-	b := d.book
 	if d.homeless {
 		return 0, &stuckError{full: true}
 	}
+	d.turn(now, k)
+	missing, err := d.demand(k)
+	if err != nil {
+		return 0, err
+	}
+	end = now + k.span
+	if d.book.missing > 0 {
+		fault := d.opt.faultTicks(k.times, missing[0], missing[1])
+		arrived, err := d.wait()
+		if err != nil {
+			return 0, err
+		}
+		end = max(end+fault, arrived)
+	}
+	d.counts.stalled += end - now - k.span
+	d.use(k)
+	return end, nil
+}
+
+// turn queues what a kernel brings about beside what it needs itself.
+func (d *driver) turn(now int64, k *kernel) {
+	b := d.book
 	d.advance(now)
 	b.now++
 	for _, id := range k.dead {
@@ -123,30 +156,120 @@ func (d *driver) run(now int64, k *kernel) (end int64, err error) {
 	for _, id := range k.ahead {
 		d.fetch(id)
 	}
-	missing, err := d.demand(k)
-	if err != nil {
-		return 0, err
-	}
-	end = now + k.span
-	if b.missing > 0 {
-		fault := d.opt.faultTicks(k.times, missing[0], missing[1])
-		arrived, err := d.wait()
-		if err != nil {
-			return 0, err
-		}
-		end = max(end+fault, arrived)
-	}
-	d.counts.stalled += end - now - k.span
+}
+
+// use has a kernel read and write its operands, all of which are there.
+func (d *driver) use(k *kernel) {
 	for i := range k.operands {
 		o := &k.operands[i]
-		if o.read && !b.holds(o.id) {
+		if o.read && !d.book.holds(o.id) {
 			d.stale = o.id
 		}
 		if o.write {
 			d.written(o.id)
 		}
 	}
-	return end, nil
+}
+
+// fits tells whether the operands of k have room beside all that is held.
+func (d *driver) fits(k *kernel) bool {
+	n := d.holding
+	for i := range k.operands {
+		if o := &k.operands[i]; d.book.at(o.id).held == 0 {
+			n += int64(o.pages)
+		}
+	}
+	return n <= d.book.room[device]
+}
+
+// hold asks for what a kernel of stream s misses, and keeps its operands on the
+// device until release: those that were to leave stay. It returns the time that
+// faults add to the kernel. The operands must fit.
+func (d *driver) hold(s stream.ID, k *kernel) (fault int64) {
+	b := d.book
+	for i := range k.operands {
+		o := &k.operands[i]
+		x := b.resize(o.id, o.pages)
+		if x.held == 0 {
+			d.holding += int64(o.pages)
+		}
+		x.held |= 1 << s
+		d.keep(o.id)
+	}
+	missing, _ := d.demand(k) // an error is about a kernel that does not fit
+	d.holds[s] = hold{missing: b.missing}
+	b.missing = 0
+	return d.opt.faultTicks(k.times, missing[0], missing[1])
+}
+
+// release ends hold.
+func (d *driver) release(s stream.ID, k *kernel) {
+	b := d.book
+	for i := range k.operands {
+		o := &k.operands[i]
+		x := b.at(o.id)
+		if x.held &^= 1 << s; x.held == 0 {
+			d.holding -= int64(o.pages)
+		}
+	}
+	b.candidate = b.head(aged)
+}
+
+// check looks at what is held: together it fits, and all of it is on the device
+// for good that its kernels do not wait for. O(runs of what is held).
+func (d *driver) check() error {
+	var pages int64
+	var away [stream.Count]int64
+	for id := range d.book.storages {
+		x := &d.book.storages[id]
+		if x.held == 0 {
+			continue
+		}
+		pages += int64(x.pages)
+		for i := x.first; i != none; i = d.book.runs[i].right {
+			r := &d.book.runs[i]
+			if r.list == evictSSD || r.list == evictHost {
+				return fmt.Errorf("storage %d, held, is to leave", id)
+			}
+			for s := range away {
+				if x.held>>s&1 == 1 && r.place != device {
+					away[s] += r.len()
+				}
+			}
+		}
+	}
+	if pages != d.holding || pages > d.book.room[device] {
+		return fmt.Errorf("%d pages are held, the books say %d, there is room for %d", pages, d.holding, d.book.room[device])
+	}
+	for s := range away {
+		if away[s] != d.holds[s].missing {
+			return fmt.Errorf("%d pages of the kernel on %s are not there; it waits for %d", away[s], stream.ID(s).Name(), d.holds[s].missing)
+		}
+	}
+	return nil
+}
+
+// hungry tells whether a kernel waits for pages.
+func (d *driver) hungry() bool {
+	for s := range d.holds {
+		if d.holds[s].missing > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// keep takes a storage out of the queues of what is to leave.
+func (d *driver) keep(id int32) {
+	b := d.book
+	for i := b.at(id).first; i != none; {
+		r := &b.runs[i]
+		next := r.right
+		if r.list == evictSSD || r.list == evictHost {
+			b.move(i, r.len(), device, aged)
+		}
+		i = next
+	}
 }
 
 // die tells that nobody references a storage any more. Its pages stay where
@@ -332,7 +455,7 @@ func (d *driver) batches(n int64) int64 {
 		}
 	}
 	moved := d.batch()
-	if moved == 0 && d.waiting { // protection may be all that is in the way
+	if moved == 0 && (d.waiting || d.hungry()) { // protection may be all that is in the way
 		d.pressed = true
 		moved = d.batch()
 		d.pressed = false
@@ -476,23 +599,32 @@ func (d *driver) arrivals(from place) int64 {
 }
 
 // victim is the run that makes room for pages of run i: the first of those on
-// the device that wait for nothing. Pages fetched ahead of time may not take the
-// place of protected ones, unless the current kernel has come to wait for them.
+// the device that wait for nothing and are not held. Pages fetched ahead of time
+// may not take the place of protected ones, unless a kernel has come to wait for
+// them.
 func (d *driver) victim(i int32) int32 {
 	b := d.book
 	if b.runs[i].list < fetchSSD || !d.paging.Spare || d.pressed || d.needed(i) {
-		return b.head(aged)
+		v := b.head(aged)
+		for v != none && b.storages[b.runs[v].storage].held != 0 {
+			v = b.after(v, aged)
+		}
+		return v
 	}
-	for b.candidate != none && b.storages[b.runs[b.candidate].storage].spared == b.now {
+	for b.candidate != none {
+		if s := &b.storages[b.runs[b.candidate].storage]; s.spared != b.now && s.held == 0 {
+			break
+		}
 		b.candidate = b.after(b.candidate, aged)
 	}
 	return b.candidate
 }
 
-// needed tells whether the current kernel needs the storage of run i. Between
-// kernels none does.
+// needed tells whether a kernel needs the storage of run i: one that holds it,
+// or the current one. Between kernels none does.
 func (d *driver) needed(i int32) bool {
-	return d.waiting && d.book.storages[d.book.runs[i].storage].needed == d.book.now
+	s := &d.book.storages[d.book.runs[i].storage]
+	return s.held != 0 || d.waiting && s.needed == d.book.now
 }
 
 // dead tells whether the pages of a run may be forgotten.
@@ -525,7 +657,9 @@ func (d *driver) drop(i int32, n int64) {
 
 // land brings the first n pages of a run to the device.
 func (d *driver) land(i int32, n int64) {
-	if d.needed(i) {
+	if by := d.book.storages[d.book.runs[i].storage].held; by != 0 {
+		d.arrived(by, n)
+	} else if d.needed(i) {
 		d.book.missing -= n
 	}
 	if from := d.book.runs[i].place; from == nowhere {
@@ -534,6 +668,21 @@ func (d *driver) land(i int32, n int64) {
 		d.counts.in[from] += n
 	}
 	d.book.move(i, n, device, aged)
+}
+
+// arrived tells that n pages have come in this batch that kernels of some streams
+// hold.
+func (d *driver) arrived(by uint8, n int64) {
+	for s := range d.holds {
+		if by>>s&1 == 0 {
+			continue
+		}
+		if h := &d.holds[s]; h.missing > 0 {
+			if h.missing -= n; h.missing == 0 {
+				h.arrived = d.tick
+			}
+		}
+	}
 }
 
 // repeat runs batches that do all the same at once, at most most of them: those
@@ -566,7 +715,7 @@ func (d *driver) repeat(q list, most int64) int64 {
 		n := times(min(total, free), each, most)
 		if n > 1 {
 			d.land(i, n*each)
-			d.note(arrived(from, each), 0, n)
+			d.note(inward(from, each), 0, n)
 			return n
 		}
 		return 0
@@ -581,7 +730,7 @@ func (d *driver) repeat(q list, most int64) int64 {
 		if n > 1 {
 			d.drop(v, n*each)
 			d.land(i, n*each)
-			d.note(arrived(from, each), 0, n)
+			d.note(inward(from, each), 0, n)
 			return n
 		}
 		return 0
@@ -600,7 +749,7 @@ func (d *driver) repeat(q list, most int64) int64 {
 	if n > 1 {
 		d.leave(v, n*each, to)
 		d.land(i, n*each)
-		d.note(arrived(from, each), each, n)
+		d.note(inward(from, each), each, n)
 		return n
 	}
 	return 0
@@ -616,8 +765,8 @@ func times(total, each, most int64) int64 {
 	return min((total-1)/each, most)
 }
 
-// arrived is what n pages count in the way in.
-func arrived(from place, n int64) int64 {
+// inward is what n pages count in the way in.
+func inward(from place, n int64) int64 {
 	if from == nowhere {
 		return 0
 	}

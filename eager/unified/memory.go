@@ -23,24 +23,69 @@ type Memory struct {
 	failed func(error)
 	size   func(storage int32) sim.Bytes
 
-	hints  [][]hint // by kernel of an iteration
-	queue  []use    // issued
-	next   int      // of queue: the oldest that has not begun
-	wait   sim.Time // of the running kernel
-	kernel kernel   // scratch memory of Begin
-	checks func(format string, args ...any)
+	hints [][]hint // by operator of an iteration
+	// Those of operators below hinted have been followed in iteration hinting.
+	hinted  int32
+	hinting int
+	queues  [stream.Count]queue // issued
+	wait    sim.Time            // of the running kernel, while it is the only one
+	kernel  kernel              // scratch memory of Begin
+	checks  func(format string, args ...any)
+
+	// Once kernels of several streams run: see claim.go.
+	shared      bool
+	claims      [stream.Count]claim
+	line        []stream.ID // claims that wait for room, in order
+	later       []deferred
+	outstanding stream.Outstanding
+	waking      bool // an event goes on with the batches
 
 	// What Lookahead goes by: the operands of each kernel of the iteration
 	// before, and of this one.
 	learned, learning [][]int32
 	iteration         int
+	early             []note // of operators of the next iteration
+}
+
+// note is what an operator touched.
+type note struct {
+	iteration int
+	index     int32
+	ids       []int32
 }
 
 // use is an issued kernel with copies of what its Use points to.
 type use struct {
 	stream.Use
+	number   int64 // in the order of issue, from 1
 	operands []operand
 	dead     []int32
+}
+
+// queue are the kernels issued on a stream that have not begun: those from next
+// on.
+type queue struct {
+	uses []use
+	next int
+}
+
+// add appends a use, with the slices of an older one.
+func (q *queue) add() *use {
+	if q.next > 0 && q.next == len(q.uses) {
+		q.uses, q.next = q.uses[:0], 0
+	}
+	if len(q.uses) < cap(q.uses) {
+		q.uses = q.uses[:len(q.uses)+1]
+	} else {
+		q.uses = append(q.uses, use{})
+	}
+	return &q.uses[len(q.uses)-1]
+}
+
+// take is the oldest use, and removes it.
+func (q *queue) take() *use {
+	q.next++
+	return &q.uses[q.next-1]
 }
 
 // Failure is how a run on unified memory ends that cannot go on.
@@ -82,8 +127,20 @@ func New(opt Options, paging policies.Paging, eng *sim.Engine, dev *stream.Devic
 	return m, nil
 }
 
-// number is the driver's for a storage: workspaces are storage 0.
-func number(storage int32) int32 { return storage + 1 }
+// firstStorage is the driver's number of storage 0. Those before are workspaces,
+// one for each stream.
+const firstStorage = int32(stream.Count)
+
+// number is the driver's for a storage.
+func number(storage int32) int32 { return firstStorage + storage }
+
+// numberOn is the driver's number for an operand of a kernel of stream s.
+func numberOn(s stream.ID, storage int32) int32 {
+	if storage == stream.Scratch {
+		return int32(s)
+	}
+	return number(storage)
+}
 
 // Arm replaces the plan: its hints are queued when their kernels begin, in
 // every iteration that follows. nil disarms.
@@ -130,49 +187,81 @@ func (m *Memory) Arm(p *policies.Plan) error {
 
 // Issued implements stream.Residency.
 func (m *Memory) Issued(u *stream.Use) {
-	if m.next > 0 && m.next == len(m.queue) {
-		m.queue, m.next = m.queue[:0], 0
-	}
-	if len(m.queue) < cap(m.queue) {
-		m.queue = m.queue[:len(m.queue)+1] // reuse the slices of an older one
-	} else {
-		m.queue = append(m.queue, use{})
-	}
-	q := &m.queue[len(m.queue)-1]
-	q.Use = *u
-	q.Operands, q.Dead = nil, nil
+	q := m.queues[u.On].add()
+	all := append(q.Operands[:0], u.Operands...)
+	q.Use, q.number = *u, m.outstanding.Issued(u)
+	q.Operands, q.Dead = all, nil
 	q.operands, q.dead = q.operands[:0], q.dead[:0]
 	for _, o := range u.Operands {
-		q.operands = m.operand(q.operands, &o)
+		q.operands = m.operand(q.operands, u.On, &o)
 	}
 	for _, id := range u.Dead {
-		q.dead = append(q.dead, number(id))
+		q.dead = append(q.dead, numberOn(u.On, id))
 	}
 }
+
+// Earlier implements stream.Residency.
+func (m *Memory) Earlier(u *stream.Use, f func(stream.Event)) { m.outstanding.Earlier(u, f) }
 
 // pages is how many a storage has.
 func (m *Memory) pages(size sim.Bytes) int32 { return int32((size + m.opt.Page - 1) / m.opt.Page) }
 
 // operand appends o, unless the storage is there already.
-func (m *Memory) operand(list []operand, o *stream.Operand) []operand {
+func (m *Memory) operand(list []operand, s stream.ID, o *stream.Operand) []operand {
+	id := numberOn(s, o.Storage)
 	for i := range list {
-		if list[i].id == number(o.Storage) {
+		if list[i].id == id {
 			list[i].read = list[i].read || o.Read
 			list[i].write = list[i].write || o.Write
 			return list
 		}
 	}
-	return append(list, operand{id: number(o.Storage), pages: m.pages(o.Bytes), read: o.Read, write: o.Write})
+	return append(list, operand{id: id, pages: m.pages(o.Bytes), read: o.Read, write: o.Write})
 }
 
-// Begin implements stream.Residency: the driver works out when the kernel ends.
-func (m *Memory) Begin() bool {
-	u := &m.queue[m.next]
-	m.next++
+// Begin implements stream.Residency: as long as kernels come from one stream
+// alone, the driver works out when the kernel ends.
+func (m *Memory) Begin(s stream.ID) stream.Start {
+	u := m.queues[s].take()
+	if m.shared {
+		return m.claim(s, u)
+	}
+	k := m.turn(u)
+	k.dead = append(k.dead, u.dead...)
+	now := m.eng.Now()
+	end, err := m.driver.run(int64(now), k)
+	if err != nil {
+		m.fail(u, err)
+		return stream.Waits
+	}
+	if m.checks != nil {
+		m.check(u)
+	}
+	m.wait = sim.Time(end) - now - u.Span
+	if sim.Time(end) == now {
+		return stream.Ended
+	}
+	m.eng.At(sim.Time(end), sim.PrioFinish, m.self, argEnd)
+	return stream.Waits
+}
+
+// turn is a kernel of the compute stream as the driver takes it, without what
+// has died. Hints, predictions and the age of what was learned go by that
+// stream: hints of operators that are no kernels of it come with the next one
+// that is.
+func (m *Memory) turn(u *use) *kernel {
 	k := &m.kernel
-	*k = kernel{operands: u.operands, dead: u.dead, ahead: k.ahead[:0], spare: k.spare[:0], span: int64(u.Span), times: Profiled{u.Span, u.Inputs, u.All}}
-	if int(u.Index) < len(m.hints) {
-		k.hints = m.hints[u.Index]
+	*k = kernel{operands: u.operands, dead: k.dead[:0], hints: k.hints[:0], ahead: k.ahead[:0], spare: k.spare[:0], span: int64(u.Span), times: Profiled{u.Span, u.Inputs, u.All}}
+	if u.Iteration != m.hinting {
+		if m.shared && int(m.hinted) < len(m.hints) { // the last operators communicate
+			for _, late := range m.hints[m.hinted:] {
+				k.hints = append(k.hints, late...)
+			}
+		}
+		m.hinting, m.hinted = u.Iteration, 0
+	}
+	for ; m.hinted <= u.Index && int(m.hinted) < len(m.hints); m.hinted++ {
+		k.hints = append(k.hints, m.hints[m.hinted]...)
 	}
 	if m.paging.Lookahead > 0 {
 		m.learn(u)
@@ -181,25 +270,8 @@ func (m *Memory) Begin() bool {
 			k.spare = append(k.spare, m.expected(u.Index+i)...)
 		}
 	}
-	now := m.eng.Now()
-	end, err := m.driver.run(int64(now), k)
-	if err != nil {
-		m.fail(u, err)
-		return false
-	}
-	if m.checks != nil {
-		m.check(u)
-	}
-	m.wait = sim.Time(end) - now - u.Span
-	if sim.Time(end) == now {
-		return true
-	}
-	m.eng.At(sim.Time(end), sim.PrioFinish, m.self, 0)
-	return false
+	return k
 }
-
-// Handle ends the running kernel.
-func (m *Memory) Handle(uint32, sim.Stamp) { m.dev.Complete(m.wait) }
 
 func (m *Memory) fail(u *use, err error) {
 	f := &Failure{Iteration: u.Iteration, Index: u.Index, Capacity: m.opt.Device}
@@ -210,20 +282,43 @@ func (m *Memory) fail(u *use, err error) {
 	m.failed(f)
 }
 
-// learn notes the operands of a kernel for the next iteration.
+// learn notes the operands of a kernel for the next iteration. Communication
+// may be ahead of the compute stream, whose iteration counts, or behind.
 func (m *Memory) learn(u *use) {
-	if u.Iteration != m.iteration {
+	if !u.Communicates && u.Iteration != m.iteration {
 		m.iteration = u.Iteration
 		m.learned, m.learning = m.learning, m.learned[:0]
+		keep := m.early[:0]
+		for _, n := range m.early {
+			if n.iteration == m.iteration {
+				m.learning = learned(m.learning, n.index, n.ids)
+			} else {
+				keep = append(keep, n)
+			}
+		}
+		m.early = keep
 	}
-	for int(u.Index) >= len(m.learning) {
-		m.learning = append(m.learning, nil)
-	}
-	ids := m.learning[u.Index][:0]
+	var ids []int32
 	for i := range u.operands {
 		ids = append(ids, u.operands[i].id)
 	}
-	m.learning[u.Index] = ids
+	switch {
+	case u.Iteration == m.iteration:
+		m.learning = learned(m.learning, u.Index, ids)
+	case u.Iteration > m.iteration:
+		m.early = append(m.early, note{u.Iteration, u.Index, ids})
+	case u.Iteration == m.iteration-1:
+		m.learned = learned(m.learned, u.Index, ids)
+	}
+}
+
+// learned is list with what operator i touched.
+func learned(list [][]int32, i int32, ids []int32) [][]int32 {
+	for int(i) >= len(list) {
+		list = append(list, nil)
+	}
+	list[i] = ids
+	return list
 }
 
 // expected is what the kernel at place i of this iteration, or behind its end
@@ -239,14 +334,18 @@ func (m *Memory) expected(i int32) []int32 {
 	return nil
 }
 
-// check looks for broken invariants when a kernel has what it needs.
+// check looks for broken invariants when a kernel has what it needs and, on a
+// device that communicates, when it ends.
 func (m *Memory) check(u *use) {
 	d := m.driver
 	if err := d.book.check(); err != nil {
 		m.checks("unified memory: iteration %d, operator %d: %v (2)", u.Iteration, u.Index, err)
 	}
+	if err := d.check(); err != nil {
+		m.checks("unified memory: iteration %d, operator %d: %v (4)", u.Iteration, u.Index, err)
+	}
 	if d.stale != none {
-		m.checks("unified memory: iteration %d, operator %d reads storage %d, whose content is not there (4)", u.Iteration, u.Index, d.stale-1)
+		m.checks("unified memory: iteration %d, operator %d reads storage %d, whose content is not there (4)", u.Iteration, u.Index, d.stale-firstStorage)
 	}
 	if d.counts.longest > d.limits.in {
 		m.checks("unified memory: %d pages in a batch of %d (7)", d.counts.longest, d.limits.in)

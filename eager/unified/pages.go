@@ -60,6 +60,7 @@ type storage struct {
 	first   int32  // run; none = all pages are nowhere
 	version uint32 // of the content, 0 = never written
 	live    bool   // referenced
+	held    uint8  // by kernels of streams, a bit each: it stays on the device
 	needed  int64  // kernel, counted over the run, that it is an operand of; see book.now
 	spared  int64  // last kernel, counted likewise, that protects it
 }
@@ -116,7 +117,7 @@ func (b *book) resize(id int32, pages int32) *storage {
 	s := b.at(id)
 	if s.pages != pages {
 		b.discard(id)
-		*s = storage{pages: pages, first: none, needed: s.needed, spared: s.spared, version: s.version}
+		*s = storage{pages: pages, first: none, needed: s.needed, spared: s.spared, version: s.version, held: s.held}
 	}
 	return s
 }
