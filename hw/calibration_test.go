@@ -316,7 +316,7 @@ func TestA100AllReduce(t *testing.T) {
 	model := func(members int32, size sim.Bytes) float64 {
 		return n.Fabric.Time(Work{Kind: Collective, Collective: AllReduce, Size: size, Members: members}).Milliseconds()
 	}
-	text, err := os.ReadFile(sharedData(t, "op-profiles/galvatron-a100/sp_time_1nodes_8gpus_per_node.json"))
+	text, err := os.ReadFile(formatstest.Shared(t, "op-profiles/galvatron-a100/sp_time_1nodes_8gpus_per_node.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
