@@ -127,9 +127,15 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 		if !op.Again {
 			p.graph.storages[id].access = p.clock
 		}
-		if role == policies.Output && !p.graph.storages[id].resident && p.there(h, op.Again, rt) {
+		switch {
+		case role != policies.Output:
+		case p.graph.storages[id].resident:
+			if !op.Again {
+				p.pool.admit(id) // another content
+			}
+		case p.there(h, op.Again, rt):
 			p.graph.back(id)
-			p.pool.put(id)
+			p.pool.admit(id)
 		}
 	}
 	for i, h := range op.Args {
@@ -157,15 +163,17 @@ func (p *Policy) discard(h policies.Handle, rt policies.Runtime) bool {
 	return alive && t.Discardable && rt.Do(policies.Action{Kind: policies.Discard, What: policies.Selector{Kind: policies.ByHandle, Handle: h}}) == policies.Done
 }
 
-// released frees the memory of a tensor without references. What is not in the
-// pool leaves in any case.
+// released frees the memory of a tensor without references, or, if it has to stay
+// for a while or is to be treated as if nothing had happened, lets it be chosen.
 func (p *Policy) released(h policies.Handle, rt policies.Runtime) {
 	id, known := p.ids[h]
-	if known && p.options.Release == "plain" {
-		return
-	}
-	if p.discard(h, rt) && known {
-		p.evicted(id)
+	switch {
+	case !(known && p.options.Release == "plain") && p.discard(h, rt):
+		if known {
+			p.evicted(id)
+		}
+	case known:
+		p.pool.free(id)
 	}
 }
 
@@ -176,13 +184,15 @@ func (p *Policy) evicted(id int32) {
 
 // makeRoom discards until what is missing is free. Where blocks do not lie
 // together that may not be enough: then the allocation fails again, and the whole
-// need is discarded. A candidate that cannot leave, because an operator that is
-// waiting uses it or because nothing could make it again, is out of the pool
-// until its next use.
+// need is discarded. All attempts of an allocation are one request to the pool:
+// see there why it ends, and what becomes of a candidate that refuses.
 func (p *Policy) makeRoom(ev *policies.Event, rt policies.Runtime) {
 	missing := ev.Need
 	if free := rt.Capacity() - rt.Allocated(); ev.Attempt == 1 && free > 0 && free < missing {
 		missing -= free
+	}
+	if ev.Attempt == 1 {
+		p.pool.request()
 	}
 	for missing > 0 {
 		id, looked := p.worst()
@@ -193,7 +203,11 @@ func (p *Policy) makeRoom(ev *policies.Event, rt policies.Runtime) {
 		h := p.graph.storages[id].handle
 		t, _ := rt.Tensor(h)
 		if !p.discard(h, rt) {
-			p.pool.remove(id)
+			if t.InUse || t.Discardable {
+				p.pool.pass(id)
+			} else {
+				p.pool.bar(id)
+			}
 			continue
 		}
 		p.evicted(id)

@@ -5,21 +5,57 @@ import (
 	"math/big"
 )
 
-// pool is the list of candidates in the order in which they came in last. What
-// leaves is a gap until the list is closed up.
+// pool is the list of candidates: storages that an operator made, that are in
+// memory, and that nothing is known to keep there. Each is in one of four states.
+//
+//	out      it is not in memory
+//	waiting  it is in the list
+//	passed   it is in the list, where it was, and has refused to leave during the
+//	         present request: an operator that is waiting holds it, or it cannot
+//	         be made again, has no references, and what runs again, or would
+//	         have to, may read it. Until the next request it is passed over.
+//	barred   it is in memory and in no list: it has references, and nothing can
+//	         make its content again
+//
+// What changes the state:
+//
+//	admit    out, barred or waiting -> waiting, last: an operator has made it, again
+//	         or for the first time, or has written it anew
+//	put      waiting -> waiting, last: an operator that used it has run. What is
+//	         barred stays so: reading changes nothing about it.
+//	free     barred -> waiting, last: the program has given its last reference back
+//	request  passed -> waiting: locks are gone only when an operator has been
+//	         issued, what is missing has come back, or nobody needs it any more;
+//	         in between every allocation that fails is a request
+//	pass, bar, remove  it has refused, for now or until it is written or let go
+//	         of, or it is gone
+//
+// So a storage that could leave is never out of sight for longer than the request
+// at hand. A request ends: each turn of it takes one storage out of those that
+// wait (it is discarded, passed or barred), and within a request nothing comes to
+// them. With n candidates it has at most n turns, of at most n scores each.
+// Discards of the same request make nobody who has refused willing: they add to
+// what has to be made again.
 type pool struct {
-	list []int32 // -1 = gap
-	at   []int32 // by storage: position + 1; 0 = not in the pool
-	gaps int
+	list   []int32  // -1 = gap
+	at     []int32  // by storage: position + 1; 0 = out, -1 = barred
+	passed []uint32 // by storage: the request that it refused, from 1; 0 = none
+	asked  uint32   // requests before the present one
+	gaps   int
 }
 
-func (l *pool) reset() { l.list, l.at, l.gaps = l.list[:0], l.at[:0], 0 }
+func (l *pool) reset() {
+	l.list, l.at, l.passed, l.gaps, l.asked = l.list[:0], l.at[:0], l.passed[:0], 0, 0
+}
 
-// put makes id the last of the pool.
-func (l *pool) put(id int32) {
+// request begins one: what was passed over is asked again.
+func (l *pool) request() { l.asked++ }
+
+// admit makes id, which is in memory, the last of the pool.
+func (l *pool) admit(id int32) {
 	l.remove(id)
 	for int(id) >= len(l.at) {
-		l.at = append(l.at, 0)
+		l.at, l.passed = append(l.at, 0), append(l.passed, 0)
 	}
 	if l.gaps > 64 && 2*l.gaps > len(l.list) {
 		l.close()
@@ -28,12 +64,43 @@ func (l *pool) put(id int32) {
 	l.at[id] = int32(len(l.list))
 }
 
+// put makes id, which is in memory, the last of the pool unless it is barred.
+func (l *pool) put(id int32) {
+	if !l.barred(id) {
+		l.admit(id)
+	}
+}
+
+// free makes id the last of the pool if it was barred.
+func (l *pool) free(id int32) {
+	if l.barred(id) {
+		l.admit(id)
+	}
+}
+
+func (l *pool) barred(id int32) bool { return int(id) < len(l.at) && l.at[id] < 0 }
+
+// pass leaves id where it is and out of consideration until the next request.
+func (l *pool) pass(id int32) { l.passed[id] = l.asked + 1 }
+
+// waits tells whether id, an element of the list, may be chosen.
+func (l *pool) waits(id int32) bool { return id >= 0 && l.passed[id] != l.asked+1 }
+
+// bar takes id out until it is admitted or free.
+func (l *pool) bar(id int32) {
+	l.remove(id)
+	l.at[id] = -1
+}
+
 func (l *pool) remove(id int32) {
-	if int(id) < len(l.at) && l.at[id] > 0 {
+	if int(id) >= len(l.at) {
+		return
+	}
+	if l.at[id] > 0 {
 		l.list[l.at[id]-1] = -1
-		l.at[id] = 0
 		l.gaps++
 	}
+	l.at[id] = 0
 }
 
 func (l *pool) close() {
@@ -95,13 +162,13 @@ func (s *score) compare(o *score) int {
 	return 0
 }
 
-// worst is the candidate with the smallest score, -1 if there is none, and how
-// many were looked at.
+// worst is the waiting candidate with the smallest score, -1 if there is none,
+// and how many were looked at.
 func (p *Policy) worst() (best int32, looked int) {
 	best = -1
 	var least score
 	for _, id := range p.pool.list {
-		if id < 0 {
+		if !p.pool.waits(id) {
 			continue
 		}
 		looked++
