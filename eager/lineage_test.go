@@ -297,17 +297,29 @@ var lineageCases = []lineageCase{
 		want: "a v a' fill b", time: 16, // v reads x: its old content counts as useful
 	},
 	{
-		name:    "what is written in part stays",
+		name:    "what is updated in part stays",
 		discard: map[int][]int{1: {1}},
 		refused: 1,
 		program: func(b *workloads.Builder, n *workloads.Names) {
 			x := b.New(tensor(512))
 			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
-			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Write})
+			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Update})
 			b.Op(again(n, "c", 4), workloads.In(x), workloads.InPlace(0))
 			drop(b, x)
 		},
 		want: "a b c", time: 7,
+	},
+	{
+		name:    "a part that is all there is of a new storage comes back",
+		discard: map[int][]int{0: {1}},
+		program: func(b *workloads.Builder, n *workloads.Names) {
+			x := b.New(tensor(512))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Write})
+			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 2, Mode: workloads.Update})
+			b.Op(again(n, "c", 4), workloads.In(x), workloads.InPlace(0))
+			drop(b, x)
+		},
+		want: "a a' b c", time: 8,
 	},
 	{
 		name:    "a parameter that is updated: what nobody needs any more is not made for it",
@@ -599,6 +611,7 @@ func (p *planner) Handle(_ *policies.Event, rt policies.Runtime) { p.err = rt.Ar
 type outAndIn struct {
 	ops    int
 	tensor policies.Handle
+	stay   bool // it does not come back before an operator asks for it
 }
 
 func (*outAndIn) Needs() policies.Needs {
@@ -614,6 +627,9 @@ func (o *outAndIn) Handle(ev *policies.Event, rt policies.Runtime) {
 	case 1:
 		o.tensor, kind = ev.Op.Args[1], policies.Evict
 	case 2:
+		if o.stay {
+			return
+		}
 	default:
 		return
 	}
@@ -662,6 +678,51 @@ func TestUnreferenced(t *testing.T) {
 		}
 		if o, ok := c.policy.(*outAndIn); ok && (o.ops != 3 || r.Ranks[0].Swap.Ins[swap.Ordered] != 1) {
 			t.Errorf("%s: %d operators, %v swapped in", name, o.ops, r.Ranks[0].Swap.Ins)
+		}
+	}
+}
+
+// TestContentThatIsChanged: wherever a content is when an operator changes a part
+// of it, the rest of it is brought; nothing is when the operator replaces it.
+func TestContentThatIsChanged(t *testing.T) {
+	for _, c := range []struct {
+		arg    workloads.Arg
+		brings int64
+	}{
+		{workloads.Arg{Mode: workloads.Write}, 0},
+		{workloads.Arg{Mode: workloads.Update}, 1},
+		{workloads.Arg{View: 1, Mode: workloads.Update}, 1},
+	} {
+		for _, lineage := range []bool{false, true} {
+			w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) {
+				x := b.New(tensor(512))
+				b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+				b.Op(again(n, "b", 1000), workloads.In(0))
+				c.arg.Storage = x
+				b.Op(again(n, "c", 1), c.arg)
+				b.Op(again(n, "d", 1), workloads.In(x), workloads.InPlace(0))
+				b.Drop(x)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := eagertest.Config(eagertest.Node(1), w)
+			var p policies.Policy = &outAndIn{stay: true}
+			if lineage {
+				p = &discarder{at: map[int][]int{0: {1}}, needs: policies.Lineage{Keep: true}}
+			}
+			cfg.NewPolicy = func() (policies.Policy, error) { return p, nil }
+			r, err := eager.Run(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			brought := r.Ranks[0].Swap.Ins[swap.Demand]
+			if lineage {
+				brought = r.Ranks[0].Replays.Ops
+			}
+			if brought != c.brings || r.OOM != nil || len(r.Violations) > 0 {
+				t.Errorf("%+v, lineage %v: brought %d times, want %d; %v, %q", c.arg, lineage, brought, c.brings, r.OOM, r.Violations)
+			}
 		}
 	}
 }

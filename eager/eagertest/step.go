@@ -75,11 +75,15 @@ func DrawStep(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *worklo
 					l := rapid.SampledFrom(have).Draw(t, "changed")
 					args = append(args, workloads.Arg{Storage: l.id, Mode: workloads.Update})
 				}
-			case 1: // over what is there
+			case 1: // over what is there, or over a part of it
 				join()
 				if len(have) > 0 {
 					l := rapid.SampledFrom(have).Draw(t, "replaced")
-					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(rapid.IntRange(0, 1).Draw(t, "part")), Mode: workloads.Write})
+					a := workloads.Out(l.id)
+					if rapid.Bool().Draw(t, "part") {
+						a.View, a.Mode = 1, workloads.Update
+					}
+					args = append(args, a)
 				}
 			case 2, 3: // a view
 				if len(have) > 0 {
@@ -96,7 +100,11 @@ func DrawStep(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *worklo
 			for range rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3}).Draw(t, "results") {
 				l := &live{id: b.New(workloads.Storage{Bytes: size()}), refs: 1}
 				have = append(have, l)
-				args = append(args, workloads.Out(l.id))
+				a := workloads.Out(l.id)
+				if rapid.IntRange(0, 5).Draw(t, "in parts") == 0 {
+					a.View = 1
+				}
+				args = append(args, a)
 			}
 			b.Op(o, args...)
 		}

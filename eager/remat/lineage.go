@@ -16,9 +16,10 @@
 // # What can be made again
 //
 // The results of an operator that is replayable (workloads.Replayable), runs on
-// the compute stream alone, and writes whole storages that it does not read.
-// Everything else is kept: residents, what is changed in place, what draws
-// random numbers. DTR (Kirisame et al., ICLR 2021, section 4) treats mutation in
+// the compute stream alone, and writes storages that it does not read: a Write
+// replaces the whole content (workloads.Access). Everything else is kept:
+// residents, what is changed in place, in whole or in part, what draws random
+// numbers. DTR (Kirisame et al., ICLR 2021, section 4) treats mutation in
 // the same spirit, as the copy of a tensor followed by a change that cannot be
 // replayed.
 //
@@ -131,11 +132,6 @@ func (l *Lineage) New(id int64, pc int, in *workloads.Instr, args []workloads.Ar
 		}
 	}
 	op.lost = !repeatable(in, op)
-	for i, s := range storages {
-		if op.Roles[i] == policies.Output && args[i].View != 0 && s.Node != 0 {
-			op.lost = true // writes a part of what is there
-		}
-	}
 	return op
 }
 

@@ -95,7 +95,6 @@ func (o *oracle) run(op *policies.OpView) {
 	args := o.program.Args[in.ArgLo:in.ArgHi]
 	r := &ran{flags: in.Flags&workloads.Replayable != 0 && in.Lane == workloads.Compute && in.Kernel >= 0}
 	for i, h := range op.Args {
-		_, known := o.ids[h]
 		o.ids[h] = args[i].Storage
 		if args[i].Mode != workloads.Write {
 			r.inputs = append(r.inputs, content{h, o.versions[h]})
@@ -104,7 +103,6 @@ func (o *oracle) run(op *policies.OpView) {
 			changes := args[i].Mode == workloads.Update || args[i].Mode == workloads.Write && args[j].Mode != workloads.Write
 			r.flags = r.flags && !(changes && args[i].Storage == args[j].Storage)
 		}
-		r.flags = r.flags && !(args[i].Mode == workloads.Write && args[i].View != 0 && known)
 	}
 	written := map[policies.Handle]bool{}
 	for i, h := range op.Args {
