@@ -9,7 +9,9 @@ import (
 
 	"smartswap/eager"
 	"smartswap/eager/eagertest"
+	"smartswap/eager/stream"
 	"smartswap/eager/swap"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/profilers"
 	"smartswap/sim"
@@ -62,7 +64,7 @@ func (d *discarder) Handle(ev *policies.Event, rt policies.Runtime) {
 		if ev.Op.Again {
 			d.log = append(d.log, d.names[ev.Op.Name]+"'")
 		} else {
-			d.names[ev.Op.Name] = d.ops[d.events]
+			d.names[ev.Op.Name] = d.ops[d.events%len(d.ops)]
 			d.log = append(d.log, d.names[ev.Op.Name])
 		}
 	}
@@ -443,11 +445,12 @@ func TestDiscardAnything(t *testing.T) {
 		checkRun(t, ideal)
 		var policy *discarder
 		swaps := rapid.Bool().Draw(t, "swaps")
+		communication := rapid.Bool().Draw(t, "communication")
 		over, release := rapid.Bool().Draw(t, "over"), rapid.Bool().Draw(t, "hears of releases")
 		often := rapid.IntRange(1, 12).Draw(t, "one of")
 		cfg.NewPolicy = func() (policies.Policy, error) {
 			state := uint64(rapid.IntRange(1, 1<<30).Draw(t, "seed"))
-			policy = &discarder{needs: policies.Lineage{Keep: true, Overwrite: over, Limit: 30}, release: release, swaps: swaps, chance: func() bool {
+			policy = &discarder{needs: policies.Lineage{Keep: true, Overwrite: over, Communication: communication, Limit: 30}, release: release, swaps: swaps, chance: func() bool {
 				state = state*6364136223846793005 + 1442695040888963407
 				return int(state>>33)%often == 0
 			}}
@@ -724,6 +727,101 @@ func TestContentThatIsChanged(t *testing.T) {
 				t.Errorf("%+v, lineage %v: brought %d times, want %d; %v, %q", c.arg, lineage, brought, c.brings, r.OOM, r.Violations)
 			}
 		}
+	}
+}
+
+// gathers writes a program whose operator b reads what a collective has gathered
+// in a resident buffer, which another one then fills again; storages are, in the
+// order of first use, 0 the parameter, 1 the buffer, 2 x, 3 what is gathered, if it
+// is apart, and y. After the second gather y is used.
+func gathers(b *workloads.Builder, n *workloads.Names, group []int32) {
+	x, y, v, z := b.New(tensor(512)), b.New(tensor(512)), b.New(tensor(512)), b.New(tensor(512))
+	gather := func(from workloads.StorageID) {
+		b.Order(workloads.Compute, workloads.Comm)
+		b.Op(workloads.OpSpec{Name: n.ID("gather"), Lane: workloads.Comm, Kernel: workloads.Kernel{
+			Work: hw.Work{Kind: hw.Collective, Collective: hw.AllGather, Size: 1_000, Members: 2}, Group: group,
+		}}, workloads.In(from), workloads.Out(1))
+		b.Order(workloads.Comm, workloads.Compute)
+	}
+	b.Op(again(n, "a", 10), workloads.In(0), workloads.Out(x))
+	gather(x)
+	b.Op(again(n, "b", 20), workloads.In(1), workloads.Out(y))
+	b.Op(again(n, "c", 40), workloads.In(0), workloads.Out(v))
+	gather(v)
+	b.Op(again(n, "d", 80), workloads.In(1), workloads.In(y), workloads.Out(z))
+	drop(b, x, y, v, z)
+}
+
+// TestCollectivesAgain: with Communication what was made from a gathered buffer is
+// made again by gathering again, on the stream of communication, behind compute
+// and before it; without, it stays. Ranks meet for it; if one of them does not
+// come, the run says so.
+func TestCollectivesAgain(t *testing.T) {
+	const gather = 1 * sim.Microsecond // 1,000 bytes, at 1 GB/s
+	run := func(ranks, stages int, allow bool, discards ...map[int][]int) (*eager.Report, []*discarder, *spans, error) {
+		var residents [][]workloads.Storage
+		var group []int32
+		for r := range ranks {
+			residents = append(residents, []workloads.Storage{tensor(512), tensor(1024)})
+			group = append(group, int32(r))
+		}
+		w, err := eagertest.NewScript(residents, func(_ int, b *workloads.Builder, n *workloads.Names) { gathers(b, n, group) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range ranks {
+			w.Ranks()[r].Stage = r % stages
+		}
+		var list []*discarder
+		cfg := eagertest.Config(eagertest.Node(ranks), w)
+		cfg.Iterations = 2
+		cfg.NewPolicy = func() (policies.Policy, error) {
+			d := &discarder{at: discards[len(list)%len(discards)], needs: policies.Lineage{Keep: true, Communication: allow}, names: map[int32]string{}, ops: opNames(t, w)}
+			list = append(list, d)
+			return d, nil
+		}
+		var seen spans
+		cfg.Observers = []eager.Observer{&seen}
+		r, err := eager.Run(cfg)
+		return r, list, &seen, err
+	}
+	late := map[int][]int{4: {4}} // y, after the second gather
+	for ranks := 1; ranks <= 3; ranks++ {
+		r, list, seen, err := run(ranks, 1, true, late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range list {
+			if got, want := strings.Join(d.log[:8], " "), "a gather b c gather gather' b' d"; got != want || d.refused > 0 {
+				t.Errorf("%d ranks: ran %s, want %s; %d refused", ranks, got, want, d.refused)
+			}
+		}
+		if want := 2*(150*sim.Microsecond+2*gather) + 20*sim.Microsecond + gather; r.Makespan != want || len(r.Violations) > 0 {
+			t.Errorf("%d ranks: took %v, want %v; %q", ranks, r.Makespan, want, r.Violations)
+		}
+		if peak := r.Ranks[0].Memory.Allocated.Peak; peak != 512+2*1024+4*512 {
+			t.Errorf("%d ranks: peak %d", ranks, peak)
+		}
+		for _, s := range seen.device {
+			if s.Place.Again && s.Place.Name == "gather" && (s.Stream != stream.Comm || s.End-s.Start != gather) {
+				t.Errorf("%d ranks: %+v", ranks, s)
+			}
+		}
+		if r.Ranks[0].Live != 0 {
+			t.Errorf("%d ranks: %d storages are left", ranks, r.Ranks[0].Live)
+		}
+	}
+	for name, c := range map[string]struct {
+		stages int
+		allow  bool
+	}{"without": {1, false}, "of different stages": {2, true}} {
+		_, list, _, err := run(2, c.stages, c.allow, map[int][]int{4: {3}}) // one buffer
+		if err != nil || list[0].refused != 1 || slices.Contains(list[0].log, "gather'") {
+			t.Errorf("%s: %v, %d refused, %v", name, err, list[0].refused, list[0].log)
+		}
+	}
+	if _, _, _, err := run(2, 1, true, late, nil); err == nil || !strings.Contains(err.Error(), "ranks 1 and 0 meet for different operators") && !strings.Contains(err.Error(), "ranks 0 and 1 meet for different operators") {
+		t.Errorf("one of two: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package eagertest
 import (
 	"fmt"
 
+	"smartswap/hw"
 	"smartswap/sim"
 	"smartswap/workloads"
 
@@ -68,7 +69,15 @@ func DrawStep(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *worklo
 			if beside && rapid.Bool().Draw(t, "wait") {
 				join()
 			}
-			switch rapid.IntRange(0, 9).Draw(t, "kind") {
+			switch rapid.IntRange(0, 10).Draw(t, "kind") {
+			case 10: // a collective of alike ranks, folded into this one
+				join()
+				o.Lane, o.Scratch, beside = workloads.Comm, 0, true
+				o.Kernel.Work = hw.Work{Kind: hw.Collective, Collective: hw.AllGather, Size: 512 * sim.Bytes(rapid.IntRange(1, 50).Draw(t, "gathered")), Members: 2}
+				b.Order(workloads.Compute, workloads.Comm)
+				if len(have) > 0 { // into a buffer that is there
+					args = append(args, workloads.Out(rapid.SampledFrom(have).Draw(t, "buffer").id))
+				}
 			case 0: // in place
 				join()
 				if len(have) > 0 {
@@ -107,6 +116,9 @@ func DrawStep(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *worklo
 				args = append(args, a)
 			}
 			b.Op(o, args...)
+			if o.Lane == workloads.Comm {
+				join()
+			}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "drops") {
 			if len(have) == 0 {

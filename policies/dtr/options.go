@@ -20,6 +20,9 @@ type Options struct {
 	// there: "apart", made a second time and dropped, as operators do that
 	// allocate what they return; "over", written where they are.
 	Duplicates string
+	// Communication lets collectives run again (policies.Lineage), as they do
+	// where layers are recomputed as a whole. The original knows one device.
+	Communication bool
 
 	// What only the original's own simulator does, for comparison with it.
 
@@ -49,6 +52,7 @@ func Registration() policies.Registration {
 			r.Choice("release", &o.Release, "eager", "plain")
 			r.Float("limit", &o.Limit, 0, 1e6)
 			r.Choice("duplicates", &o.Duplicates, "apart", "over")
+			r.Bool("replay_communication", &o.Communication)
 			r.Bool("compat_last_of_equals", &o.LastOfEquals)
 			r.Bool("compat_zero_stops", &o.ZeroStops)
 			r.Bool("compat_foresight", &o.Foresight)

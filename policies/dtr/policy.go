@@ -33,7 +33,7 @@ func New(o Options) *Policy {
 func (p *Policy) Needs() policies.Needs {
 	return policies.Needs{
 		Events:  policies.Set(policies.BeforeOp, policies.AfterOp, policies.Released, policies.Pressure, policies.IterationEnd),
-		Lineage: policies.Lineage{Keep: true, Overwrite: p.options.Duplicates == "over", Limit: p.options.Limit},
+		Lineage: policies.Lineage{Keep: true, Overwrite: p.options.Duplicates == "over", Communication: p.options.Communication, Limit: p.options.Limit},
 	}
 }
 

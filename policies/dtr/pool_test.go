@@ -7,6 +7,7 @@ import (
 
 	"smartswap/eager"
 	"smartswap/eager/eagertest"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/policies/dtr"
 	"smartswap/sim"
@@ -34,11 +35,13 @@ type ran struct {
 type oracle struct {
 	*dtr.Policy
 	t       *rapid.T
+	options dtr.Options
 	program *workloads.Program
 	ops     []workloads.Instr
 
 	rt       policies.Runtime
 	ids      map[policies.Handle]workloads.StorageID
+	current  map[workloads.StorageID]policies.Handle // what the program has a reference to
 	versions map[policies.Handle]int
 	makers   map[content]*ran
 	open     []policies.OpView // being dispatched, outermost first
@@ -68,6 +71,7 @@ func (o *oracle) Handle(ev *policies.Event, rt policies.Runtime) {
 	switch {
 	case ev.Kind == policies.IterationEnd:
 		clear(o.ids)
+		clear(o.current)
 		clear(o.versions)
 		clear(o.makers)
 		o.next = 0
@@ -75,6 +79,12 @@ func (o *oracle) Handle(ev *policies.Event, rt policies.Runtime) {
 		op := ev.Op
 		op.Args, op.Roles = slices.Clone(op.Args), slices.Clone(op.Roles)
 		o.open = append(o.open, op)
+		if !op.Again {
+			in := &o.ops[o.next]
+			for i, a := range o.program.Args[in.ArgLo:in.ArgHi] {
+				o.current[a.Storage] = op.Args[i]
+			}
+		}
 	case ev.Kind == policies.AfterOp && ev.Op.Roles != nil:
 		o.open = o.open[:len(o.open)-1]
 		if !ev.Op.Again {
@@ -94,6 +104,9 @@ func (o *oracle) run(op *policies.OpView) {
 	o.next++
 	args := o.program.Args[in.ArgLo:in.ArgHi]
 	r := &ran{flags: in.Flags&workloads.Replayable != 0 && in.Lane == workloads.Compute && in.Kernel >= 0}
+	if in.Kernel >= 0 && o.program.Kernels[in.Kernel].Kind == hw.Collective {
+		r.flags = o.options.Communication
+	}
 	for i, h := range op.Args {
 		o.ids[h] = args[i].Storage
 		if args[i].Mode != workloads.Write {
@@ -132,6 +145,9 @@ func (o *oracle) can(r *ran, gone policies.Handle) bool {
 // references that the program holds to a storage between operators.
 func (o *oracle) references(h policies.Handle) int {
 	refs, ops := 1, 0
+	if o.current[o.ids[h]] != h {
+		return 0
+	}
 	for i := range o.program.Instrs {
 		in := &o.program.Instrs[i]
 		switch {
@@ -192,7 +208,7 @@ func newOracle(t *rapid.T, o dtr.Options, w workloads.Workload) *oracle {
 		t.Fatal(err)
 	}
 	j := &oracle{
-		Policy: dtr.New(o), t: t, program: p,
+		Policy: dtr.New(o), t: t, options: o, program: p, current: map[workloads.StorageID]policies.Handle{},
 		ids: map[policies.Handle]workloads.StorageID{}, versions: map[policies.Handle]int{}, makers: map[content]*ran{},
 	}
 	for _, in := range p.Instrs {
@@ -226,6 +242,8 @@ func TestNothingIsForgotten(t *testing.T) {
 				Heuristic: heuristic, Limit: 50,
 				Release:    rapid.SampledFrom([]string{"eager", "plain"}).Draw(t, "release"),
 				Duplicates: rapid.SampledFrom([]string{"apart", "over"}).Draw(t, "duplicates"),
+
+				Communication: rapid.Bool().Draw(t, "communication"),
 			}
 			j := newOracle(t, o, w)
 			cfg.NewPolicy = func() (policies.Policy, error) { return j, nil }
