@@ -20,13 +20,20 @@ type Policy struct {
 	// included. It begins above 0, the access time of what was never used.
 	clock sim.Time
 	ids   map[policies.Handle]int32
+	// made counts the storages that operators have made so far, and their bytes.
+	made  int64
+	bytes sim.Bytes
+	luck  sim.Stream
+	draws int64 // from luck, in the iteration
+	// considered is what a search looks at, unless it is the whole pool.
+	considered []int32
 	// results and inputs of the operator at hand.
 	results, inputs []int32
 }
 
 // New makes a policy; o must hold allowed values.
 func New(o Options) *Policy {
-	return &Policy{options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass", sums: o.Heuristic == "dtr" || o.Heuristic == "msps"}}
+	return &Policy{luck: sim.NewStream(uint64(o.Seed), "dtr"), options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass", sums: o.Heuristic == "dtr" || o.Heuristic == "msps"}}
 }
 
 // Needs a lineage, and operators before and after they run.
@@ -55,6 +62,7 @@ func (p *Policy) Handle(ev *policies.Event, rt policies.Runtime) {
 		clear(p.ids)
 		p.graph.reset()
 		p.pool.reset()
+		p.draws = 0
 	}
 }
 
@@ -96,6 +104,8 @@ func (p *Policy) learn(op *policies.OpView, rt policies.Runtime) {
 					continue
 				}
 				id = p.graph.add(h, t.Bytes)
+				p.made++
+				p.bytes += t.Bytes
 				p.ids[h] = id
 			}
 		case policies.View:
@@ -195,7 +205,7 @@ func (p *Policy) makeRoom(ev *policies.Event, rt policies.Runtime) {
 		p.pool.request()
 	}
 	for missing > 0 {
-		id, looked := p.worst()
+		id, looked := p.worst(ev.Iteration)
 		rt.Charge(sim.Time(looked) * scoreCost)
 		if id < 0 {
 			return

@@ -1,8 +1,13 @@
 package dtr
 
 import (
+	"cmp"
 	"math"
 	"math/big"
+	"math/bits"
+	"slices"
+
+	"smartswap/sim"
 )
 
 // pool is the list of candidates: storages that an operator made, that are in
@@ -162,12 +167,16 @@ func (s *score) compare(o *score) int {
 	return 0
 }
 
-// worst is the waiting candidate with the smallest score, -1 if there is none,
-// and how many were looked at.
-func (p *Policy) worst() (best int32, looked int) {
+// worst is the waiting candidate with the smallest score, of those that are looked
+// at, -1 if none waits, and how many they were.
+func (p *Policy) worst(iteration int) (best int32, looked int) {
+	list := p.pool.list
+	if p.options.SampleTensors || p.options.IgnoreSmallTensors {
+		list = p.some(iteration)
+	}
 	best = -1
 	var least score
-	for _, id := range p.pool.list {
+	for _, id := range list {
 		if !p.pool.waits(id) {
 			continue
 		}
@@ -184,6 +193,43 @@ func (p *Policy) worst() (best int32, looked int) {
 		}
 	}
 	return best, looked
+}
+
+// some are the candidates to look at, in the order of the pool; none only if none
+// waits.
+func (p *Policy) some(iteration int) []int32 {
+	small := sim.Bytes(0)
+	if p.options.IgnoreSmallTensors && p.made > 0 {
+		hundred := sim.Bytes(100 * p.made)
+		small = (p.bytes + hundred - 1) / hundred // sizes are whole: below the hundredth, below its ceiling
+	}
+	list := p.considered[:0]
+	for _, id := range p.pool.list {
+		if p.pool.waits(id) && p.graph.storages[id].bytes >= small {
+			list = append(list, id)
+		}
+	}
+	if len(list) == 0 && small > 0 {
+		for _, id := range p.pool.list {
+			if p.pool.waits(id) {
+				list = append(list, id)
+			}
+		}
+	}
+	p.considered = list
+	if !p.options.SampleTensors {
+		return list
+	}
+	n := int(math.Ceil(math.Sqrt(float64(len(list)))))
+	for i := range n { // the first n of a shuffle
+		// Times a number below 2^32 a random one of 64 bits leaves no bias to speak of.
+		k, _ := bits.Mul64(p.luck.Uint64(0, iteration, p.draws), uint64(len(list)-i))
+		p.draws++
+		j := i + int(k)
+		list[i], list[j] = list[j], list[i]
+	}
+	slices.SortFunc(list[:n], func(a, b int32) int { return cmp.Compare(p.pool.at[a], p.pool.at[b]) })
+	return list[:n]
 }
 
 func (p *Policy) score(id int32) score {

@@ -244,6 +244,7 @@ func TestNothingIsForgotten(t *testing.T) {
 				Duplicates: rapid.SampledFrom([]string{"apart", "over"}).Draw(t, "duplicates"),
 
 				Communication: rapid.Bool().Draw(t, "communication"),
+				SampleTensors: rapid.Bool().Draw(t, "sample"), IgnoreSmallTensors: rapid.Bool().Draw(t, "ignore small"), Seed: 1,
 			}
 			j := newOracle(t, o, w)
 			cfg.NewPolicy = func() (policies.Policy, error) { return j, nil }
