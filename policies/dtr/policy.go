@@ -125,6 +125,9 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 		p.learn(op, rt)
 	}
 	p.clock += op.Cost
+	if !op.Again {
+		p.pool.unlock()
+	}
 	for i, h := range op.Args {
 		role := op.Roles[i]
 		if role != policies.Output && role != policies.View {
@@ -140,8 +143,8 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 		switch {
 		case role != policies.Output:
 		case p.graph.storages[id].resident:
-			if !op.Again {
-				p.pool.admit(id) // another content
+			if !op.Again || p.pool.held(id) { // another content; or written over where it was
+				p.pool.admit(id)
 			}
 		case p.there(h, op.Again, rt):
 			p.graph.back(id)
@@ -213,9 +216,12 @@ func (p *Policy) makeRoom(ev *policies.Event, rt policies.Runtime) {
 		h := p.graph.storages[id].handle
 		t, _ := rt.Tensor(h)
 		if !p.discard(h, rt) {
-			if t.InUse || t.Discardable {
+			switch {
+			case t.InUse:
+				p.pool.hold(id)
+			case t.Discardable:
 				p.pool.pass(id)
-			} else {
+			default:
 				p.pool.bar(id)
 			}
 			continue

@@ -11,46 +11,56 @@ import (
 )
 
 // pool is the list of candidates: storages that an operator made, that are in
-// memory, and that nothing is known to keep there. Each is in one of four states.
+// memory, and that nothing is known to keep there. Each is in one of five states.
 //
 //	out      it is not in memory
 //	waiting  it is in the list
 //	passed   it is in the list, where it was, and has refused to leave during the
-//	         present request: an operator that is waiting holds it, or it cannot
-//	         be made again, has no references, and what runs again, or would
-//	         have to, may read it. Until the next request it is passed over.
-//	barred   it is in memory and in no list: it has references, and nothing can
-//	         make its content again
+//	         present request: it cannot be made again, has no references, and what
+//	         runs again, or would have to, may read it. Until the next request it
+//	         is passed over.
+//	held     it is in memory and not in the list: an operator that is being
+//	         dispatched has locked it
+//	barred   it is in memory and not in the list: it has references, and nothing
+//	         can make its content again
 //
 // What changes the state:
 //
-//	admit    out, barred or waiting -> waiting, last: an operator has made it, again
-//	         or for the first time, or has written it anew
-//	put      waiting -> waiting, last: an operator that used it has run. What is
-//	         barred stays so: reading changes nothing about it.
+//	admit    any -> waiting, last: an operator has made it, again or for the first
+//	         time, or has written it anew
+//	put      waiting or held -> waiting, last: an operator that used it has run.
+//	         What is barred stays so: reading changes nothing about it.
+//	unlock   held -> waiting, last: an operator of the program has been issued, and
+//	         with it all those that ran again for it: nobody holds a lock
 //	free     barred -> waiting, last: the program has given its last reference back
-//	request  passed -> waiting: locks are gone only when an operator has been
-//	         issued, what is missing has come back, or nobody needs it any more;
-//	         in between every allocation that fails is a request
-//	pass, bar, remove  it has refused, for now or until it is written or let go
-//	         of, or it is gone
+//	request  passed -> waiting: between two allocations that fail what was missing
+//	         may have come back, or nobody may need it any more
+//	pass, hold, bar, remove  it has refused, for one of these reasons, or is gone
 //
-// So a storage that could leave is never out of sight for longer than the request
-// at hand. A request ends: each turn of it takes one storage out of those that
-// wait (it is discarded, passed or barred), and within a request nothing comes to
-// them. With n candidates it has at most n turns, of at most n scores each.
-// Discards of the same request make nobody who has refused willing: they add to
-// what has to be made again.
+// So what could leave is out of sight at most until the operator at hand, or the
+// request, is over, and then only if it has refused during it. A request ends:
+// each turn of it takes one storage out of those that wait (it is discarded,
+// passed, held or barred), and within a request nothing comes to them. With n
+// candidates it has at most n turns, of at most n scores each. Discards of the
+// same request make nobody who has refused willing: they add to what has to be
+// made again.
 type pool struct {
 	list   []int32  // -1 = gap
-	at     []int32  // by storage: position + 1; 0 = out, -1 = barred
+	at     []int32  // by storage: position + 1; 0 = out, or heldAt or barredAt
 	passed []uint32 // by storage: the request that it refused, from 1; 0 = none
+	locked []int32  // have been held since the last unlock
 	asked  uint32   // requests before the present one
 	gaps   int
 }
 
+// Values of pool.at beside positions.
+const (
+	barredAt = -1
+	heldAt   = -2
+)
+
 func (l *pool) reset() {
-	l.list, l.at, l.passed, l.gaps, l.asked = l.list[:0], l.at[:0], l.passed[:0], 0, 0
+	l.list, l.at, l.passed, l.locked, l.gaps, l.asked = l.list[:0], l.at[:0], l.passed[:0], l.locked[:0], 0, 0
 }
 
 // request begins one: what was passed over is asked again.
@@ -83,7 +93,27 @@ func (l *pool) free(id int32) {
 	}
 }
 
-func (l *pool) barred(id int32) bool { return int(id) < len(l.at) && l.at[id] < 0 }
+func (l *pool) barred(id int32) bool { return int(id) < len(l.at) && l.at[id] == barredAt }
+
+// hold takes id out until it is admitted or put, or unlock.
+func (l *pool) hold(id int32) {
+	l.remove(id)
+	l.at[id] = heldAt
+	l.locked = append(l.locked, id)
+}
+
+func (l *pool) held(id int32) bool { return int(id) < len(l.at) && l.at[id] == heldAt }
+
+// unlock makes what is held the last of the pool, in the order in which it was
+// found to be.
+func (l *pool) unlock() {
+	for _, id := range l.locked {
+		if l.held(id) {
+			l.admit(id)
+		}
+	}
+	l.locked = l.locked[:0]
+}
 
 // pass leaves id where it is and out of consideration until the next request.
 func (l *pool) pass(id int32) { l.passed[id] = l.asked + 1 }
@@ -94,7 +124,7 @@ func (l *pool) waits(id int32) bool { return id >= 0 && l.passed[id] != l.asked+
 // bar takes id out until it is admitted or free.
 func (l *pool) bar(id int32) {
 	l.remove(id)
-	l.at[id] = -1
+	l.at[id] = barredAt
 }
 
 func (l *pool) remove(id int32) {

@@ -53,13 +53,32 @@ func TestCandidates(t *testing.T) {
 			p.Handle(&policies.Event{Kind: policies.AfterOp, Op: op}, f)
 		}
 	}
+	// issued tells of an operator of the program, or one that runs again, that uses
+	// none of the three.
+	issued := func(p *Policy, f *fakeMemory, again bool) {
+		p.Handle(&policies.Event{Kind: policies.AfterOp, Op: policies.OpView{Roles: []policies.Role{}, Again: again}}, f)
+	}
 	for name, steps := range map[string][]step{
 		"held by an operator that waits": {
 			{"1 is held", 1, func(_ *Policy, f *fakeMemory) { f.tensors[1] = held }, []policies.Handle{1, 2}, 2},
 			{"the same request asks it no more", 2, nil, []policies.Handle{3}, 3},
 			{"and there is nothing else", 3, nil, nil, 0},
-			{"the next one asks it", 1, nil, []policies.Handle{1}, 0},
-			{"it is let go of, nobody has used it", 1, func(_ *Policy, f *fakeMemory) { f.tensors[1] = free }, []policies.Handle{1}, 1},
+			{"nor do others of the same operator", 1, nil, nil, 0},
+			{"nor what runs again for it", 1, func(p *Policy, f *fakeMemory) { issued(p, f, true) }, nil, 0},
+			{"another operator holds it", 1, func(p *Policy, f *fakeMemory) { issued(p, f, false) }, []policies.Handle{1}, 0},
+			{"it is let go of, and that operator has not used it", 1, func(p *Policy, f *fakeMemory) {
+				f.tensors[1] = free
+				issued(p, f, false)
+			}, []policies.Handle{1}, 1},
+		},
+		"held by what has used it": {
+			{"1 is held", 1, func(_ *Policy, f *fakeMemory) { f.tensors[1] = held }, []policies.Handle{1, 2}, 2},
+			{"it has been used by what runs again", 1, func(p *Policy, f *fakeMemory) {
+				f.tensors[1] = free
+				op := policies.OpView{Args: []policies.Handle{1}, Roles: []policies.Role{policies.Input}, Again: true}
+				p.Handle(&policies.Event{Kind: policies.AfterOp, Op: op}, f)
+			}, []policies.Handle{3}, 3}, // which was used before
+			{"then", 1, nil, []policies.Handle{1}, 1},
 		},
 		"without references, but to be read": {
 			{"1 and 2", 1, func(_ *Policy, f *fakeMemory) { f.stays[1], f.stays[2] = true, true }, []policies.Handle{1, 2, 3}, 3},
