@@ -48,7 +48,11 @@
 // make the policy discard something else. It gives nothing a new version, and is
 // no operator of the program: neither the profiler nor the hash of the sequence
 // sees it. Before an operator overwrites what discarded content would have to be
-// made from, that content is made. An operator without device work takes its
+// made from, that content is made. Collectives of ranks that are alike run again
+// if the policy wants it (policies.Lineage): on the stream of communication, behind
+// all that compute has been given, compute waiting for them, together with the
+// other ranks, which come to the same point by themselves; transfers between
+// stages never do. An operator without device work takes its
 // arguments one by one, all others lock what is there before they make the rest.
 //
 // # Memory that is made resident at the kernel

@@ -91,6 +91,9 @@ func newJob(cfg *Config) (*job, error) {
 	}
 	j.share = sim.NewShare(j.eng)
 	j.fabric = stream.NewFabric(j.eng)
+	j.fabric.Mismatch = func(a, b int) {
+		j.fail(fmt.Errorf("ranks %d and %d meet for different operators: collectives run again (replay_communication) only where ranks of a stage are alike in everything", a, b))
+	}
 	ranks := cfg.Workload.Ranks()
 	slots := make([]hw.Slot, len(ranks))
 	for i, r := range ranks {

@@ -9,6 +9,7 @@ import (
 	"smartswap/eager/remat"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/profilers"
 	"smartswap/sim"
@@ -65,6 +66,40 @@ func (r *rank) allowed() sim.Time {
 		return sim.Time(t)
 	}
 	return math.MaxInt64
+}
+
+// meetsAgain tells whether an operator is a collective that may run again: the
+// policy allows it, and all members are ranks of the same stage.
+func (r *rank) meetsAgain(in *workloads.Instr) bool {
+	if r.lineage == nil || !r.needs.Lineage.Communication || in.Lane != workloads.Comm || in.Kernel < 0 {
+		return false
+	}
+	k := &r.prog.Kernels[in.Kernel]
+	ranks := r.job.cfg.Workload.Ranks()
+	return k.Kind == hw.Collective && !slices.ContainsFunc(k.Group, func(m int32) bool { return ranks[m].Stage != ranks[r.index].Stage })
+}
+
+// replaces tells whether argument i is the first that names a storage, which the
+// operator only writes.
+func replaces(args []workloads.Arg, i int) bool {
+	for j, a := range args {
+		if a.Storage == args[i].Storage && (j < i || a.Mode != workloads.Write) {
+			return false
+		}
+	}
+	return true
+}
+
+// renew gives the program a new storage in the place of one that a collective is
+// about to fill again.
+func (r *rank) renew(id workloads.StorageID) *swap.Storage {
+	old, s := r.storages[id], r.newStorage(&r.prog.Storages[id])
+	s.Refs, s.Identity = old.Refs, old.Identity
+	r.storages[id] = s
+	r.lineage.Replace(old, s)
+	old.Refs = 1
+	r.drop(old)
+	return s
 }
 
 // enter begins to dispatch op: the policy hears of it, and what can be read
@@ -219,13 +254,25 @@ func (r *rank) issueAgain() {
 			r.second[i] = alloc.NoBlock
 		}
 	}
+	on := lanes[in.Lane]
+	if on != stream.Compute {
+		r.after(on, r.dev.End(stream.Compute)) // what it reads is made there, and memory given back
+	}
 	if r.check != nil {
 		r.checkAgain(args)
-		r.check.Issue(stream.Compute)
+		r.check.Issue(on)
 	}
 	c := r.work.commands[in.Kernel]
 	c.Tag = -1 // no operator's profile record is about it
-	e := r.Push(stream.Compute, c)
+	c.Again = r.op.ID - r.firstOp + 1
+	e := r.Push(on, c)
+	if on != stream.Compute {
+		for _, s := range r.args {
+			s.UsedOn(e)
+		}
+		r.x.Join(e, stream.Collective)
+		e = r.dev.End(stream.Compute)
+	}
 	for _, s := range r.args {
 		s.Since = e
 	}

@@ -9,7 +9,9 @@ import (
 
 	"smartswap/eager"
 	"smartswap/eager/eagertest"
+	"smartswap/eager/stream"
 	"smartswap/eager/swap"
+	"smartswap/hw"
 	"smartswap/policies"
 	"smartswap/profilers"
 	"smartswap/sim"
@@ -62,7 +64,7 @@ func (d *discarder) Handle(ev *policies.Event, rt policies.Runtime) {
 		if ev.Op.Again {
 			d.log = append(d.log, d.names[ev.Op.Name]+"'")
 		} else {
-			d.names[ev.Op.Name] = d.ops[d.events]
+			d.names[ev.Op.Name] = d.ops[d.events%len(d.ops)]
 			d.log = append(d.log, d.names[ev.Op.Name])
 		}
 	}
@@ -297,17 +299,29 @@ var lineageCases = []lineageCase{
 		want: "a v a' fill b", time: 16, // v reads x: its old content counts as useful
 	},
 	{
-		name:    "what is written in part stays",
+		name:    "what is updated in part stays",
 		discard: map[int][]int{1: {1}},
 		refused: 1,
 		program: func(b *workloads.Builder, n *workloads.Names) {
 			x := b.New(tensor(512))
 			b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
-			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Write})
+			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Update})
 			b.Op(again(n, "c", 4), workloads.In(x), workloads.InPlace(0))
 			drop(b, x)
 		},
 		want: "a b c", time: 7,
+	},
+	{
+		name:    "a part that is all there is of a new storage comes back",
+		discard: map[int][]int{0: {1}},
+		program: func(b *workloads.Builder, n *workloads.Names) {
+			x := b.New(tensor(512))
+			b.Op(again(n, "a", 1), workloads.In(0), workloads.Arg{Storage: x, View: 1, Mode: workloads.Write})
+			b.Op(again(n, "b", 2), workloads.In(0), workloads.Arg{Storage: x, View: 2, Mode: workloads.Update})
+			b.Op(again(n, "c", 4), workloads.In(x), workloads.InPlace(0))
+			drop(b, x)
+		},
+		want: "a a' b c", time: 8,
 	},
 	{
 		name:    "a parameter that is updated: what nobody needs any more is not made for it",
@@ -412,125 +426,12 @@ func TestLineage(t *testing.T) {
 	}
 }
 
-// drawProgram draws a step in which operators have several results, change
-// things in place, read views and let go of what they used, in any order.
-func drawProgram(t *rapid.T, w workloads.StorageID, b *workloads.Builder, n *workloads.Names) {
-	type live struct {
-		id    workloads.StorageID
-		views int
-		refs  int
-	}
-	var have []*live
-	beside := false // communication under way that compute has not waited for
-	join := func() {
-		if beside {
-			b.Order(workloads.Comm, workloads.Compute)
-		}
-		beside = false
-	}
-	size := func() sim.Bytes { return sim.Bytes(rapid.IntRange(0, 8).Draw(t, "size")) * 512 }
-	input := func() workloads.Arg {
-		if len(have) == 0 || rapid.IntRange(0, 5).Draw(t, "resident") == 0 {
-			return workloads.In(w)
-		}
-		l := rapid.SampledFrom(have).Draw(t, "input")
-		return workloads.Arg{Storage: l.id, View: workloads.ViewID(rapid.IntRange(0, l.views).Draw(t, "view"))}
-	}
-	for i := range rapid.IntRange(3, 40).Draw(t, "operators") {
-		o := eagertest.Kernel(n, fmt.Sprint("op", i%7), sim.Time(rapid.IntRange(1, 50).Draw(t, "time"))*sim.Microsecond)
-		if rapid.IntRange(0, 9).Draw(t, "replayable") > 0 {
-			o.Flags |= workloads.Replayable
-		}
-		if rapid.IntRange(0, 9).Draw(t, "workspace") == 0 {
-			o.Scratch = 1024
-		}
-		var args []workloads.Arg
-		for range rapid.IntRange(0, 3).Draw(t, "inputs") {
-			args = append(args, input())
-		}
-		if rapid.IntRange(0, 9).Draw(t, "beside") == 0 && len(args) > 0 {
-			// Communication reads, and changes in place, what compute made. Compute
-			// may go on before it is dispatched, and after.
-			o.Lane = workloads.Comm
-			b.Order(workloads.Compute, workloads.Comm)
-			if rapid.Bool().Draw(t, "late") {
-				l := &live{id: b.New(workloads.Storage{Bytes: size()}), refs: 1}
-				have = append(have, l)
-				k := eagertest.Replayable(eagertest.Kernel(n, "meanwhile", 10*sim.Microsecond))
-				b.Op(k, args[0], workloads.Out(l.id))
-			} else if args[0].Storage != w && rapid.Bool().Draw(t, "change") {
-				args[0].Mode = workloads.Update
-				args = args[:1]
-			}
-			b.Op(o, args...)
-			if beside = true; args[0].Mode == workloads.Update || rapid.Bool().Draw(t, "wait") {
-				join()
-			}
-		} else {
-			if beside && rapid.Bool().Draw(t, "wait") {
-				join()
-			}
-			switch rapid.IntRange(0, 9).Draw(t, "kind") {
-			case 0: // in place
-				join()
-				if len(have) > 0 {
-					l := rapid.SampledFrom(have).Draw(t, "changed")
-					args = append(args, workloads.Arg{Storage: l.id, Mode: workloads.Update})
-				}
-			case 1: // over what is there
-				join()
-				if len(have) > 0 {
-					l := rapid.SampledFrom(have).Draw(t, "replaced")
-					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(rapid.IntRange(0, 1).Draw(t, "part")), Mode: workloads.Write})
-				}
-			case 2, 3: // a view
-				if len(have) > 0 {
-					l := rapid.SampledFrom(have).Draw(t, "viewed")
-					from := rapid.IntRange(0, l.views).Draw(t, "of")
-					l.views++
-					o.Flags |= workloads.Views
-					args = append(args, workloads.Arg{Storage: l.id, View: workloads.ViewID(from)}, workloads.Arg{Storage: l.id, View: workloads.ViewID(l.views)})
-				}
-			case 4: // a parameter
-				join()
-				args = append(args, workloads.InPlace(w))
-			}
-			for range rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 3}).Draw(t, "results") {
-				l := &live{id: b.New(workloads.Storage{Bytes: size()}), refs: 1}
-				have = append(have, l)
-				args = append(args, workloads.Out(l.id))
-			}
-			b.Op(o, args...)
-		}
-		for range rapid.IntRange(0, 2).Draw(t, "drops") {
-			if len(have) == 0 {
-				break
-			}
-			join()
-			k := rapid.IntRange(0, len(have)-1).Draw(t, "drop")
-			b.Drop(have[k].id)
-			have = append(have[:k], have[k+1:]...)
-		}
-	}
-	join()
-	var rest []workloads.Arg
-	for _, l := range have {
-		rest = append(rest, workloads.In(l.id))
-	}
-	if len(rest) > 0 {
-		b.Op(workloads.OpSpec{Name: n.ID("outputs"), HostOnly: true}, rest...)
-	}
-	for _, l := range have {
-		b.Drop(l.id)
-	}
-}
-
 // TestDiscardAnything: whatever is discarded, whenever, the program reads what
 // it would have read, as the content checks see it.
 func TestDiscardAnything(t *testing.T) {
 	var discards, replays, refused, finished int64
 	rapid.Check(t, func(t *rapid.T) {
-		w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) { drawProgram(t, 0, b, n) })
+		w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) { eagertest.DrawStep(t, 0, b, n) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -544,11 +445,12 @@ func TestDiscardAnything(t *testing.T) {
 		checkRun(t, ideal)
 		var policy *discarder
 		swaps := rapid.Bool().Draw(t, "swaps")
+		communication := rapid.Bool().Draw(t, "communication")
 		over, release := rapid.Bool().Draw(t, "over"), rapid.Bool().Draw(t, "hears of releases")
 		often := rapid.IntRange(1, 12).Draw(t, "one of")
 		cfg.NewPolicy = func() (policies.Policy, error) {
 			state := uint64(rapid.IntRange(1, 1<<30).Draw(t, "seed"))
-			policy = &discarder{needs: policies.Lineage{Keep: true, Overwrite: over, Limit: 30}, release: release, swaps: swaps, chance: func() bool {
+			policy = &discarder{needs: policies.Lineage{Keep: true, Overwrite: over, Communication: communication, Limit: 30}, release: release, swaps: swaps, chance: func() bool {
 				state = state*6364136223846793005 + 1442695040888963407
 				return int(state>>33)%often == 0
 			}}
@@ -712,6 +614,7 @@ func (p *planner) Handle(_ *policies.Event, rt policies.Runtime) { p.err = rt.Ar
 type outAndIn struct {
 	ops    int
 	tensor policies.Handle
+	stay   bool // it does not come back before an operator asks for it
 }
 
 func (*outAndIn) Needs() policies.Needs {
@@ -727,6 +630,9 @@ func (o *outAndIn) Handle(ev *policies.Event, rt policies.Runtime) {
 	case 1:
 		o.tensor, kind = ev.Op.Args[1], policies.Evict
 	case 2:
+		if o.stay {
+			return
+		}
 	default:
 		return
 	}
@@ -776,6 +682,146 @@ func TestUnreferenced(t *testing.T) {
 		if o, ok := c.policy.(*outAndIn); ok && (o.ops != 3 || r.Ranks[0].Swap.Ins[swap.Ordered] != 1) {
 			t.Errorf("%s: %d operators, %v swapped in", name, o.ops, r.Ranks[0].Swap.Ins)
 		}
+	}
+}
+
+// TestContentThatIsChanged: wherever a content is when an operator changes a part
+// of it, the rest of it is brought; nothing is when the operator replaces it.
+func TestContentThatIsChanged(t *testing.T) {
+	for _, c := range []struct {
+		arg    workloads.Arg
+		brings int64
+	}{
+		{workloads.Arg{Mode: workloads.Write}, 0},
+		{workloads.Arg{Mode: workloads.Update}, 1},
+		{workloads.Arg{View: 1, Mode: workloads.Update}, 1},
+	} {
+		for _, lineage := range []bool{false, true} {
+			w, err := eagertest.NewScript([][]workloads.Storage{{tensor(512)}}, func(_ int, b *workloads.Builder, n *workloads.Names) {
+				x := b.New(tensor(512))
+				b.Op(again(n, "a", 1), workloads.In(0), workloads.Out(x))
+				b.Op(again(n, "b", 1000), workloads.In(0))
+				c.arg.Storage = x
+				b.Op(again(n, "c", 1), c.arg)
+				b.Op(again(n, "d", 1), workloads.In(x), workloads.InPlace(0))
+				b.Drop(x)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := eagertest.Config(eagertest.Node(1), w)
+			var p policies.Policy = &outAndIn{stay: true}
+			if lineage {
+				p = &discarder{at: map[int][]int{0: {1}}, needs: policies.Lineage{Keep: true}}
+			}
+			cfg.NewPolicy = func() (policies.Policy, error) { return p, nil }
+			r, err := eager.Run(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			brought := r.Ranks[0].Swap.Ins[swap.Demand]
+			if lineage {
+				brought = r.Ranks[0].Replays.Ops
+			}
+			if brought != c.brings || r.OOM != nil || len(r.Violations) > 0 {
+				t.Errorf("%+v, lineage %v: brought %d times, want %d; %v, %q", c.arg, lineage, brought, c.brings, r.OOM, r.Violations)
+			}
+		}
+	}
+}
+
+// gathers writes a program whose operator b reads what a collective has gathered
+// in a resident buffer, which another one then fills again; storages are, in the
+// order of first use, 0 the parameter, 1 the buffer, 2 x, 3 what is gathered, if it
+// is apart, and y. After the second gather y is used.
+func gathers(b *workloads.Builder, n *workloads.Names, group []int32) {
+	x, y, v, z := b.New(tensor(512)), b.New(tensor(512)), b.New(tensor(512)), b.New(tensor(512))
+	gather := func(from workloads.StorageID) {
+		b.Order(workloads.Compute, workloads.Comm)
+		b.Op(workloads.OpSpec{Name: n.ID("gather"), Lane: workloads.Comm, Kernel: workloads.Kernel{
+			Work: hw.Work{Kind: hw.Collective, Collective: hw.AllGather, Size: 1_000, Members: 2}, Group: group,
+		}}, workloads.In(from), workloads.Out(1))
+		b.Order(workloads.Comm, workloads.Compute)
+	}
+	b.Op(again(n, "a", 10), workloads.In(0), workloads.Out(x))
+	gather(x)
+	b.Op(again(n, "b", 20), workloads.In(1), workloads.Out(y))
+	b.Op(again(n, "c", 40), workloads.In(0), workloads.Out(v))
+	gather(v)
+	b.Op(again(n, "d", 80), workloads.In(1), workloads.In(y), workloads.Out(z))
+	drop(b, x, y, v, z)
+}
+
+// TestCollectivesAgain: with Communication what was made from a gathered buffer is
+// made again by gathering again, on the stream of communication, behind compute
+// and before it; without, it stays. Ranks meet for it; if one of them does not
+// come, the run says so.
+func TestCollectivesAgain(t *testing.T) {
+	const gather = 1 * sim.Microsecond // 1,000 bytes, at 1 GB/s
+	run := func(ranks, stages int, allow bool, discards ...map[int][]int) (*eager.Report, []*discarder, *spans, error) {
+		var residents [][]workloads.Storage
+		var group []int32
+		for r := range ranks {
+			residents = append(residents, []workloads.Storage{tensor(512), tensor(1024)})
+			group = append(group, int32(r))
+		}
+		w, err := eagertest.NewScript(residents, func(_ int, b *workloads.Builder, n *workloads.Names) { gathers(b, n, group) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range ranks {
+			w.Ranks()[r].Stage = r % stages
+		}
+		var list []*discarder
+		cfg := eagertest.Config(eagertest.Node(ranks), w)
+		cfg.Iterations = 2
+		cfg.NewPolicy = func() (policies.Policy, error) {
+			d := &discarder{at: discards[len(list)%len(discards)], needs: policies.Lineage{Keep: true, Communication: allow}, names: map[int32]string{}, ops: opNames(t, w)}
+			list = append(list, d)
+			return d, nil
+		}
+		var seen spans
+		cfg.Observers = []eager.Observer{&seen}
+		r, err := eager.Run(cfg)
+		return r, list, &seen, err
+	}
+	late := map[int][]int{4: {4}} // y, after the second gather
+	for ranks := 1; ranks <= 3; ranks++ {
+		r, list, seen, err := run(ranks, 1, true, late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range list {
+			if got, want := strings.Join(d.log[:8], " "), "a gather b c gather gather' b' d"; got != want || d.refused > 0 {
+				t.Errorf("%d ranks: ran %s, want %s; %d refused", ranks, got, want, d.refused)
+			}
+		}
+		if want := 2*(150*sim.Microsecond+2*gather) + 20*sim.Microsecond + gather; r.Makespan != want || len(r.Violations) > 0 {
+			t.Errorf("%d ranks: took %v, want %v; %q", ranks, r.Makespan, want, r.Violations)
+		}
+		if peak := r.Ranks[0].Memory.Allocated.Peak; peak != 512+2*1024+4*512 {
+			t.Errorf("%d ranks: peak %d", ranks, peak)
+		}
+		for _, s := range seen.device {
+			if s.Place.Again && s.Place.Name == "gather" && (s.Stream != stream.Comm || s.End-s.Start != gather) {
+				t.Errorf("%d ranks: %+v", ranks, s)
+			}
+		}
+		if r.Ranks[0].Live != 0 {
+			t.Errorf("%d ranks: %d storages are left", ranks, r.Ranks[0].Live)
+		}
+	}
+	for name, c := range map[string]struct {
+		stages int
+		allow  bool
+	}{"without": {1, false}, "of different stages": {2, true}} {
+		_, list, _, err := run(2, c.stages, c.allow, map[int][]int{4: {3}}) // one buffer
+		if err != nil || list[0].refused != 1 || slices.Contains(list[0].log, "gather'") {
+			t.Errorf("%s: %v, %d refused, %v", name, err, list[0].refused, list[0].log)
+		}
+	}
+	if _, _, _, err := run(2, 1, true, late, nil); err == nil || !strings.Contains(err.Error(), "ranks 1 and 0 meet for different operators") && !strings.Contains(err.Error(), "ranks 0 and 1 meet for different operators") {
+		t.Errorf("one of two: %v", err)
 	}
 }
 

@@ -55,8 +55,13 @@ type Place struct {
 	Iteration int
 	Op        int64  // number of the operator in the rank's run, from 0; -1 = outside of operators
 	Name      string // of the operator; outside, "construction" or "between operators"
-	Stage     profilers.Stage
-	Layer     int32 // of the model, 1-based: that of the operator's first argument with one; 0 = none
+	// Again tells that the operator runs another time, for the sake of the
+	// program's operator For: Op, Name and Layer are of the one that runs again,
+	// Stage is the one that the program is in.
+	Again bool
+	For   int64
+	Stage profilers.Stage
+	Layer int32 // of the model, 1-based: that of the operator's first argument with one; 0 = none
 }
 
 // DeviceSpan is a command of a stream, from its start to its end: what a
@@ -134,11 +139,7 @@ type observation struct {
 	to []Observer
 
 	place   Place
-	placeAt struct { // what place is about
-		iteration int
-		pc        int
-		op        int64
-	}
+	placeAt placeKey
 	subject string // of the next allocation
 	told    Counters
 
@@ -156,6 +157,13 @@ type observation struct {
 	streams  [stream.Count]labels
 	span     HostSpan
 	event    MemoryEvent
+}
+
+// placeKey is what a place is about: it changes whenever the place does, but for
+// the stage.
+type placeKey struct {
+	iteration, pc int
+	op, again     int64 // of the program; the operator that runs again for it, -1 = none
 }
 
 // labels are the spans of one stream's commands that are issued and have not
@@ -231,16 +239,23 @@ func (o *observation) here() *Place {
 		o.place.Op, o.place.Name = -1, r.opName()
 		return &o.place
 	}
-	if o.placeAt.iteration == r.iteration && o.placeAt.pc == r.at() && o.placeAt.op == r.opID {
+	at := placeKey{r.iteration, r.at(), r.opID, -1}
+	if r.again {
+		at.again = r.op.ID
+	}
+	if o.placeAt == at {
 		o.place.Stage = r.clock.stage
 		return &o.place
 	}
-	o.placeAt.iteration, o.placeAt.pc, o.placeAt.op = r.iteration, r.at(), r.opID
+	o.placeAt = at
 	o.place = Place{Iteration: min(r.iteration, r.job.cfg.Iterations-1), Op: -1, Name: r.opName(), Stage: r.clock.stage}
 	if at := r.at(); at < len(r.prog.Instrs) && r.prog.Instrs[at].Kind == workloads.Op {
 		in := &r.prog.Instrs[at]
 		o.place.Op = r.opID
-		if r.phase == atDue { // the next one's by now
+		switch {
+		case r.again:
+			o.place.Op, o.place.Again, o.place.For = r.op.ID, true, r.opID
+		case r.phase == atDue: // the next one's by now
 			o.place.Op--
 		}
 		for _, a := range r.prog.Args[in.ArgLo:in.ArgHi] {

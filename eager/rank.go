@@ -342,16 +342,21 @@ func (r *rank) after(s stream.ID, e stream.Event) {
 // begin starts an operator: its arguments are known and in use.
 func (r *rank) begin(in *workloads.Instr) {
 	r.args, r.next = r.args[:0], 0
-	for _, a := range r.prog.Args[in.ArgLo:in.ArgHi] {
+	args := r.prog.Args[in.ArgLo:in.ArgHi]
+	collective := r.meetsAgain(in)
+	for i, a := range args {
 		s := r.storages[a.Storage]
-		if s == nil {
+		switch {
+		case s == nil:
 			s = r.create(a.Storage)
+		case collective && replaces(args, i):
+			s = r.renew(a.Storage)
 		}
 		r.args = append(r.args, s)
 	}
 	r.x.Poll()
 	if r.lineage != nil {
-		r.enter(r.lineage.New(r.opID, r.pc, in, r.prog.Args[in.ArgLo:in.ArgHi], r.args), false)
+		r.enter(r.lineage.New(r.opID, r.pc, in, args, r.args, collective), false)
 		return
 	}
 	for _, s := range r.args {

@@ -297,6 +297,19 @@ func (s *Simulator) workload(p *Point, node *hw.Node) (workloads.Workload, error
 	return workloads.New(c)
 }
 
+// policyOptions are those of the strategy, with the point's seed for a policy that
+// draws at random and is given none.
+func (p *Point) policyOptions(seeded bool) policies.Params {
+	options := maps.Clone(policies.Params(p.Strategy.Options))
+	if _, given := options["seed"]; seeded && !given {
+		if options == nil {
+			options = policies.Params{}
+		}
+		options["seed"] = p.Seed
+	}
+	return options
+}
+
 // tracePath is a path of the file, relative to its folder.
 func (p *Point) tracePath(path string) string {
 	if path == "" || filepath.IsAbs(path) {
@@ -538,7 +551,7 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 	report, err := eager.Run(eager.Config{
 		Node: node, Workload: w, Profiler: profiler, AlwaysProfile: p.Strategy.AlwaysProfile,
 		NewPolicy: func() (policies.Policy, error) {
-			return registration.New(maps.Clone(policies.Params(p.Strategy.Options)))
+			return registration.New(p.policyOptions(registration.Seeded))
 		},
 		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor, Unified: p.Unified, DirectAsBuilt: p.DirectAsBuilt,
 		Unbounded: p.Strategy.Ideal, HBM: hbm, HostNone: p.Host == "none",

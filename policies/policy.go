@@ -74,6 +74,13 @@ type Lineage struct {
 	// first and dropped, as a framework does whose operators allocate what they
 	// return.
 	Overwrite bool
+	// Communication lets collectives run again too, where all their members are
+	// alike: ranks of one stage, which run the same program and so discard the
+	// same. Those that are not folded into one meet again for it; a run in which
+	// they do not meet for the same operator ends with an error. A buffer that a
+	// collective fills again is a new tensor each time, the one before losing its
+	// references: what was computed from it can be made again.
+	Communication bool
 	// Limit ends the run, as if memory had run out, when the operators that run
 	// again in an iteration take longer than Limit times all kernels of its
 	// program on the compute stream; 0 = never.

@@ -22,13 +22,24 @@ type ViewID int32
 type KernelID int32
 
 // Access says how an operator touches an argument.
+//
+// Modes are about the content of the storage, the whole of it, whatever view the
+// argument is. A Write takes nothing of the old content over: it may be fetched
+// from nowhere, and an operator that only reads and writes may be run again. A
+// storage may be born in parts: its first Writes, all of one operator, may name
+// views; what they leave out is undefined, and the parts that follow are Updates.
+// Writing a part of a content that is there is an Update, as the rest has to be
+// there afterwards: wherever the storage is kept, it is brought first, and it
+// cannot be made again by running operators again. Validate refuses a Write of a
+// view of such a storage. A source that rewrites mutations as copies, as DTR does,
+// says so with a new storage, read from the old one, for each.
 type Access uint8
 
 // Access modes.
 const (
 	Read   Access = iota // content must be current
 	Write                // content is replaced; a storage without memory is allocated here
-	Update               // read, then changed in place: both of the above
+	Update               // read, then changed in place, whole or in part: both of the above
 )
 
 // Lane is where an operator's device work runs.

@@ -18,6 +18,8 @@ import (
 //     after the other, and each ends with the numbers it began with;
 //   - a read, update, Ref, Drop, Save or Unpack meets a living storage: a
 //     resident, or one that was written and not yet freed;
+//   - a view is written (Write) only of a storage that no operator before has
+//     written: parts of others are updated;
 //   - a freed storage does not come back, and every storage that is not a
 //     resident is written and freed again; residents end with the one
 //     reference they began with;
@@ -140,6 +142,15 @@ func (v *validator) op(in *Instr) error {
 		return fmt.Errorf("arguments %d..%d: there are %d", in.ArgLo, in.ArgHi, len(p.Args))
 	case in.Host < 0 || in.Scratch < 0:
 		return fmt.Errorf("host time %d, scratch %d: none may be negative", in.Host, in.Scratch)
+	}
+	for _, a := range p.Args[in.ArgLo:in.ArgHi] {
+		refs, err := v.count(a.Storage)
+		if err == nil && a.Mode == Write && a.View != 0 && *refs != unborn && *refs != 0 {
+			return fmt.Errorf("%s writes view %d of %s, which has a content: a part of it is updated, not written", p.Names.String(in.Name), a.View, v.name(a.Storage))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, a := range p.Args[in.ArgLo:in.ArgHi] {
 		refs, err := v.count(a.Storage)

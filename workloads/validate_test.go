@@ -95,6 +95,8 @@ func TestValidateCatches(t *testing.T) {
 		{"storage of a reference", func(p *Program) { p.Instrs[find(p, Ref, 0)].A = -1 }, "storage -1"},
 		{"read before write", func(p *Program) { p.Args[1].Mode = Read }, "reads storage 1 (op) before"},
 		{"update before write", func(p *Program) { p.Args[1].Mode = Update }, "reads storage 1 (op) before"},
+		{"part of a resident written", func(p *Program) { p.Args[0].View, p.Args[0].Mode = 1, Write }, "op writes view 1 of storage 0 (weight), which has a content"},
+		{"part of what is there written", func(p *Program) { p.Args[2].View, p.Args[2].Mode = 7, Write }, "op writes view 7 of storage 1 (op), which has a content"},
 		{"use after free", func(p *Program) { insert(p, last(p), p.Instrs[find(p, Op, 2)]) }, "touches storage 1 (op) after"},
 		{"save after free", func(p *Program) { remove(p, find(p, Ref, 0)); remove(p, find(p, Op, 2)) }, "which is not alive"},
 		{"reference before birth", func(p *Program) { insert(p, 1, Instr{Kind: Ref, A: 1}) }, "which is not alive"},
@@ -112,6 +114,32 @@ func TestValidateCatches(t *testing.T) {
 		err := p.Validate()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v must say %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestBornInParts: the operator that brings a storage to life may write it part
+// by part; another may only replace it or update parts.
+func TestBornInParts(t *testing.T) {
+	for _, second := range []struct {
+		arg Arg
+		ok  bool
+	}{
+		{Arg{Mode: Write}, true},
+		{Arg{View: 1, Mode: Update}, true},
+		{Arg{View: 1, Mode: Write}, false},
+	} {
+		b := NewBuilder(NewNames(), nil)
+		b.Mark(MarkIterationBegin, 0, 0)
+		x := b.New(Storage{Bytes: 8})
+		op := OpSpec{Name: b.p.Names.ID("op")}
+		b.Op(op, Arg{Storage: x, View: 1, Mode: Write}, Arg{Storage: x, View: 2, Mode: Write})
+		second.arg.Storage = x
+		b.Op(op, second.arg)
+		b.Drop(x)
+		b.Mark(MarkIterationEnd, 0, 0)
+		if _, err := b.Program("parts"); (err == nil) != second.ok {
+			t.Errorf("%+v: %v", second.arg, err)
 		}
 	}
 }

@@ -15,10 +15,11 @@
 //
 // # What can be made again
 //
-// The results of an operator that is replayable (workloads.Replayable), runs on
-// the compute stream alone, and writes whole storages that it does not read.
-// Everything else is kept: residents, what is changed in place, what draws
-// random numbers. DTR (Kirisame et al., ICLR 2021, section 4) treats mutation in
+// The results of an operator that is replayable (workloads.Replayable) and runs on
+// the compute stream, or is a collective that may run again, and that writes storages that it does not read: a Write
+// replaces the whole content (workloads.Access). Everything else is kept:
+// residents, what is changed in place, in whole or in part, what draws random
+// numbers. DTR (Kirisame et al., ICLR 2021, section 4) treats mutation in
 // the same spirit, as the copy of a tensor followed by a change that cannot be
 // replayed.
 //
@@ -113,8 +114,9 @@ func there(s *swap.Storage) bool { return s.OnDevice() || s.Current() != nil }
 func (l *Lineage) Absent(s *swap.Storage) bool { return s.Node != 0 && !there(s) }
 
 // New describes the operator at an instruction: what each argument is to it. An
-// operator that makes views is the first to name them.
-func (l *Lineage) New(id int64, pc int, in *workloads.Instr, args []workloads.Arg, storages []*swap.Storage) *Op {
+// operator that makes views is the first to name them. collective tells of one
+// that may run again.
+func (l *Lineage) New(id int64, pc int, in *workloads.Instr, args []workloads.Arg, storages []*swap.Storage, collective bool) *Op {
 	op := &Op{
 		ID: id, PC: pc, Args: append([]*swap.Storage(nil), storages...),
 		Views: make([]workloads.ViewID, len(args)), Roles: make([]policies.Role, len(args)),
@@ -130,21 +132,12 @@ func (l *Lineage) New(id int64, pc int, in *workloads.Instr, args []workloads.Ar
 			op.Roles[i] = policies.View
 		}
 	}
-	op.lost = !repeatable(in, op)
-	for i, s := range storages {
-		if op.Roles[i] == policies.Output && args[i].View != 0 && s.Node != 0 {
-			op.lost = true // writes a part of what is there
-		}
-	}
+	op.lost = !(collective || in.Flags&workloads.Replayable != 0 && in.Lane == workloads.Compute && in.Kernel >= 0) || !op.pure()
 	return op
 }
 
-// repeatable tells whether an operator gives the same again: its own nature, and
-// that it leaves what it reads as it was.
-func repeatable(in *workloads.Instr, op *Op) bool {
-	if in.Flags&workloads.Replayable == 0 || in.Lane != workloads.Compute || in.Kernel < 0 {
-		return false
-	}
+// pure tells whether an operator leaves what it reads as it was.
+func (op *Op) pure() bool {
 	for i, role := range op.Roles {
 		switch role {
 		case policies.Changed:
@@ -158,6 +151,21 @@ func repeatable(in *workloads.Instr, op *Op) bool {
 		}
 	}
 	return true
+}
+
+// Replace tells that the program goes on with s, which is new, where it had old,
+// to which it has no reference any more: if old was a resident, s is, and views of
+// old that the program goes on with are of s, there when it is.
+func (l *Lineage) Replace(old, s *swap.Storage) {
+	l.node(s)
+	o, n := l.node(old), l.node(s)
+	for _, v := range o.views {
+		n.views = append(n.views, view{id: v.id, there: true})
+	}
+	if o.resident {
+		n.resident, n.kept = true, true
+		o.resident, o.kept = false, l.MakerOf(old) == nil
+	}
 }
 
 // view is what is known about a view of s that an operator has made.

@@ -104,6 +104,7 @@ type Command struct {
 	Timing   hw.Timing
 	Bytes    sim.Bytes
 	Group    int32 // Meet
+	Again    int64 // Meet: which of the program's operators runs another time, from 1, the same for all members; 0 = it does not
 	Tag      int32 // for the watcher
 }
 
@@ -520,6 +521,10 @@ func (d *Device) slowed(c *Command) sim.Rate {
 
 // Fabric brings the members of collectives and transfers together.
 type Fabric struct {
+	// Mismatch, if not nil, hears of ranks that meet for different operators
+	// (Command.Again).
+	Mismatch func(a, b int)
+
 	eng    *sim.Engine
 	groups []group
 }
@@ -553,6 +558,12 @@ func (f *Fabric) Group(n int) int32 {
 // not come.
 func (f *Fabric) arrive(d *Device, s ID, c *Command) {
 	g := &f.groups[c.Group]
+	if len(g.here) > 0 && f.Mismatch != nil {
+		first := g.here[0]
+		if q := &first.d.streams[first.s]; q.at(q.head).Again != c.Again {
+			f.Mismatch(first.d.Rank, d.Rank)
+		}
+	}
 	g.here = append(g.here, member{d, s})
 	if len(g.here) < g.members {
 		return

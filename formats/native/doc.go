@@ -80,7 +80,8 @@
 //	op NAME KERNEL [ARG …] [@LANE] [host=N] [scratch=N] [replayable] [recomputed] [views]
 //	    KERNEL  k0, k1, …; - for an operator without device work
 //	    ARG     r5 reads storage 5, w5 writes it, u5 updates it in place; r5.2
-//	            uses its view 2. w5:3 is its first mention: it has type 3.
+//	            uses its view 2 (w5.2 only where the operator is the first to
+//	            write it: see workloads.Access). w5:3 is its first mention: it has type 3.
 //	    LANE    compute (if left out) comm peer
 //	ref S …  drop S …  save S …  unpack S …
 //	    one instruction for each storage, in this order

@@ -230,7 +230,11 @@ func (d *programDrawer) op() {
 	}
 	for _, s := range d.live {
 		if rapid.Bool().Draw(d.t, "use") {
-			d.arg(s, draw(d.t, "mode", workloads.Read, workloads.Update))
+			mode := draw(d.t, "mode", workloads.Read, workloads.Update)
+			d.arg(s, mode)
+			if mode == workloads.Write { // all of it: parts are updated
+				d.p.Args[len(d.p.Args)-1].View = 0
+			}
 		}
 	}
 	for range min(len(d.unborn), draw(d.t, "births", 0, 2)) {

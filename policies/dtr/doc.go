@@ -30,6 +30,15 @@
 // from it through storages that are not in memory, towards what was computed from
 // them, and, apart, towards what they were computed from.
 //
+// # Beyond the original
+//
+// A job of several devices: with replay_communication collectives run again, as
+// they do where frameworks recompute whole layers, and gathered buffers are as
+// good as any other tensor. Without, as by default, what is computed from them
+// stays. What a collective changes in place stays in any case.
+//
+// The search: sample_tensors and ignore_small_tensors are the prototype's.
+//
 // # Where to start reading
 //
 //	options.go  Registration, Options

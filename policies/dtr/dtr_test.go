@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"smartswap/policies"
 	"smartswap/policies/dtr"
 	"smartswap/policies/policytest"
 	"smartswap/sim"
@@ -15,7 +16,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestConform(t *testing.T) { policytest.Conform(t, dtr.Registration()) }
+func TestConform(t *testing.T) {
+	policytest.Conform(t, dtr.Registration(), policies.Params{"sample_tensors": true, "ignore_small_tensors": true, "seed": int64(7)}, policies.Params{"release": "plain"})
+}
 
 // TestByHand follows a log with pencil and paper. It is
 //

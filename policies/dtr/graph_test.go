@@ -126,7 +126,7 @@ func TestOldResult(t *testing.T) {
 	if p.graph.storages[0].resident || !p.graph.storages[1].resident {
 		t.Error("want the second result there, and the first not")
 	}
-	if best, looked := p.worst(); best != 1 || looked != 1 {
+	if best, looked := p.worst(0); best != 1 || looked != 1 {
 		t.Errorf("candidate %d of %d", best, looked)
 	}
 }

@@ -1,6 +1,10 @@
 package dtr
 
-import "smartswap/policies"
+import (
+	"math"
+
+	"smartswap/policies"
+)
 
 // Options of the policy.
 type Options struct {
@@ -20,6 +24,21 @@ type Options struct {
 	// there: "apart", made a second time and dropped, as operators do that
 	// allocate what they return; "over", written where they are.
 	Duplicates string
+	// Communication lets collectives run again (policies.Lineage), as they do
+	// where layers are recomputed as a whole. The original knows one device.
+	Communication bool
+
+	// What the prototype of the original does to make the search short (section 5
+	// of the paper; its switches have these names).
+
+	// SampleTensors looks at the root of the number of candidates, rounded up,
+	// drawn at random by Seed for each storage that is to leave.
+	SampleTensors bool
+	// IgnoreSmallTensors leaves out candidates of less than a hundredth of the
+	// mean size of all storages that operators have made so far, unless there are
+	// no others: the prototype would run out of memory.
+	IgnoreSmallTensors bool
+	Seed               int64
 
 	// What only the original's own simulator does, for comparison with it.
 
@@ -40,7 +59,7 @@ type Options struct {
 // Registration is the policy's line in the table of policies.
 func Registration() policies.Registration {
 	return policies.Registration{
-		Name:  "dtr",
+		Name: "dtr", Seeded: true,
 		About: "reactive: when an allocation fails, discard what is cheapest to make again, and run its operators again when it is needed",
 		New: func(p policies.Params) (policies.Policy, error) {
 			o := Options{Heuristic: "dtr", Release: "eager", Limit: 4, Duplicates: "apart"}
@@ -49,6 +68,10 @@ func Registration() policies.Registration {
 			r.Choice("release", &o.Release, "eager", "plain")
 			r.Float("limit", &o.Limit, 0, 1e6)
 			r.Choice("duplicates", &o.Duplicates, "apart", "over")
+			r.Bool("replay_communication", &o.Communication)
+			r.Bool("sample_tensors", &o.SampleTensors)
+			r.Bool("ignore_small_tensors", &o.IgnoreSmallTensors)
+			policies.Int(r, "seed", &o.Seed, 0, math.MaxInt64)
 			r.Bool("compat_last_of_equals", &o.LastOfEquals)
 			r.Bool("compat_zero_stops", &o.ZeroStops)
 			r.Bool("compat_foresight", &o.Foresight)

@@ -20,20 +20,27 @@ type Policy struct {
 	// included. It begins above 0, the access time of what was never used.
 	clock sim.Time
 	ids   map[policies.Handle]int32
+	// made counts the storages that operators have made so far, and their bytes.
+	made  int64
+	bytes sim.Bytes
+	luck  sim.Stream
+	draws int64 // from luck, in the iteration
+	// considered is what a search looks at, unless it is the whole pool.
+	considered []int32
 	// results and inputs of the operator at hand.
 	results, inputs []int32
 }
 
 // New makes a policy; o must hold allowed values.
 func New(o Options) *Policy {
-	return &Policy{options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass", sums: o.Heuristic == "dtr" || o.Heuristic == "msps"}}
+	return &Policy{luck: sim.NewStream(uint64(o.Seed), "dtr"), options: o, clock: sim.Nanosecond, ids: make(map[policies.Handle]int32), graph: graph{classes: o.Heuristic == "eqclass", sums: o.Heuristic == "dtr" || o.Heuristic == "msps"}}
 }
 
 // Needs a lineage, and operators before and after they run.
 func (p *Policy) Needs() policies.Needs {
 	return policies.Needs{
 		Events:  policies.Set(policies.BeforeOp, policies.AfterOp, policies.Released, policies.Pressure, policies.IterationEnd),
-		Lineage: policies.Lineage{Keep: true, Overwrite: p.options.Duplicates == "over", Limit: p.options.Limit},
+		Lineage: policies.Lineage{Keep: true, Overwrite: p.options.Duplicates == "over", Communication: p.options.Communication, Limit: p.options.Limit},
 	}
 }
 
@@ -55,6 +62,7 @@ func (p *Policy) Handle(ev *policies.Event, rt policies.Runtime) {
 		clear(p.ids)
 		p.graph.reset()
 		p.pool.reset()
+		p.draws = 0
 	}
 }
 
@@ -96,6 +104,8 @@ func (p *Policy) learn(op *policies.OpView, rt policies.Runtime) {
 					continue
 				}
 				id = p.graph.add(h, t.Bytes)
+				p.made++
+				p.bytes += t.Bytes
 				p.ids[h] = id
 			}
 		case policies.View:
@@ -115,6 +125,9 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 		p.learn(op, rt)
 	}
 	p.clock += op.Cost
+	if !op.Again {
+		p.pool.unlock()
+	}
 	for i, h := range op.Args {
 		role := op.Roles[i]
 		if role != policies.Output && role != policies.View {
@@ -127,9 +140,15 @@ func (p *Policy) after(op *policies.OpView, rt policies.Runtime) {
 		if !op.Again {
 			p.graph.storages[id].access = p.clock
 		}
-		if role == policies.Output && !p.graph.storages[id].resident && p.there(h, op.Again, rt) {
+		switch {
+		case role != policies.Output:
+		case p.graph.storages[id].resident:
+			if !op.Again || p.pool.held(id) { // another content; or written over where it was
+				p.pool.admit(id)
+			}
+		case p.there(h, op.Again, rt):
 			p.graph.back(id)
-			p.pool.put(id)
+			p.pool.admit(id)
 		}
 	}
 	for i, h := range op.Args {
@@ -157,15 +176,17 @@ func (p *Policy) discard(h policies.Handle, rt policies.Runtime) bool {
 	return alive && t.Discardable && rt.Do(policies.Action{Kind: policies.Discard, What: policies.Selector{Kind: policies.ByHandle, Handle: h}}) == policies.Done
 }
 
-// released frees the memory of a tensor without references. What is not in the
-// pool leaves in any case.
+// released frees the memory of a tensor without references, or, if it has to stay
+// for a while or is to be treated as if nothing had happened, lets it be chosen.
 func (p *Policy) released(h policies.Handle, rt policies.Runtime) {
 	id, known := p.ids[h]
-	if known && p.options.Release == "plain" {
-		return
-	}
-	if p.discard(h, rt) && known {
-		p.evicted(id)
+	switch {
+	case !(known && p.options.Release == "plain") && p.discard(h, rt):
+		if known {
+			p.evicted(id)
+		}
+	case known:
+		p.pool.free(id)
 	}
 }
 
@@ -176,16 +197,18 @@ func (p *Policy) evicted(id int32) {
 
 // makeRoom discards until what is missing is free. Where blocks do not lie
 // together that may not be enough: then the allocation fails again, and the whole
-// need is discarded. A candidate that cannot leave, because an operator that is
-// waiting uses it or because nothing could make it again, is out of the pool
-// until its next use.
+// need is discarded. All attempts of an allocation are one request to the pool:
+// see there why it ends, and what becomes of a candidate that refuses.
 func (p *Policy) makeRoom(ev *policies.Event, rt policies.Runtime) {
 	missing := ev.Need
 	if free := rt.Capacity() - rt.Allocated(); ev.Attempt == 1 && free > 0 && free < missing {
 		missing -= free
 	}
+	if ev.Attempt == 1 {
+		p.pool.request()
+	}
 	for missing > 0 {
-		id, looked := p.worst()
+		id, looked := p.worst(ev.Iteration)
 		rt.Charge(sim.Time(looked) * scoreCost)
 		if id < 0 {
 			return
@@ -193,7 +216,14 @@ func (p *Policy) makeRoom(ev *policies.Event, rt policies.Runtime) {
 		h := p.graph.storages[id].handle
 		t, _ := rt.Tensor(h)
 		if !p.discard(h, rt) {
-			p.pool.remove(id)
+			switch {
+			case t.InUse:
+				p.pool.hold(id)
+			case t.Discardable:
+				p.pool.pass(id)
+			default:
+				p.pool.bar(id)
+			}
 			continue
 		}
 		p.evicted(id)

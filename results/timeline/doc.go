@@ -19,7 +19,8 @@
 // one; and the streams of the device. Categories and arguments are those of
 // Kineto, so that tools made for its traces find kernels, copies, launches and
 // allocations: "correlation" ties a kernel to its launch, "External id" to its
-// operator.
+// operator. An operator that runs again has its own name and "External id" there,
+// and "replay for", the number of the program's operator that needs what it makes.
 //
 // Memory that is not the allocator's, paged or run by a planner, has slices of
 // moves on the lanes of copies, one for each stretch of time without a pause

@@ -67,6 +67,7 @@ type work struct {
 	start, end sim.Time
 	name       string // operator, or of a copy the tensor
 	op         int64
+	replayFor  int64 // operator that this one runs again for; -1 = it does not
 	command    int64
 	storage    policies.Handle
 	bytes      sim.Bytes
@@ -85,6 +86,7 @@ type step struct {
 	start, end sim.Time
 	name       string // operator, or of a copy's launch the tensor
 	op         int64
+	replayFor  int64 // see work
 	command    int64
 	iteration  int32
 	pass       profilers.Stage // without its layer
@@ -166,7 +168,7 @@ func (r *Recorder) Device(s *eager.DeviceSpan) {
 	w := work{
 		start: s.Start, end: s.End, name: s.Place.Name, op: s.Place.Op, command: s.Command, storage: s.Storage, bytes: s.Bytes,
 		iteration: int32(s.Place.Iteration), layer: s.Place.Layer, lane: s.Stream, kind: s.Kind, dir: s.Dir, forced: s.Forced,
-		wait: s.Wait, in: s.In, out: s.Out,
+		wait: s.Wait, in: s.In, out: s.Out, replayFor: replayFor(&s.Place),
 	}
 	if s.Kind == stream.Copy {
 		w.name = s.Tensor
@@ -190,9 +192,16 @@ func (r *Recorder) Host(s *eager.HostSpan) {
 		name = s.Tensor
 	}
 	k.host.push(step{
-		start: s.Start, end: s.End, name: name, op: s.Place.Op, command: s.Command,
+		start: s.Start, end: s.End, name: name, op: s.Place.Op, replayFor: replayFor(&s.Place), command: s.Command,
 		iteration: int32(s.Place.Iteration), pass: pass, thread: s.Thread, waits: s.Waits, cause: s.Cause,
 	})
+}
+
+func replayFor(p *eager.Place) int64 {
+	if p.Again {
+		return p.For
+	}
+	return -1
 }
 
 // Memory implements eager.Observer.

@@ -3,11 +3,13 @@ package timeline_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +62,7 @@ func drawRun(t *rapid.T) eager.Config {
 	if cfg.Profiler, err = profilers.Lookup("detailed"); err != nil {
 		t.Fatal(err)
 	}
-	policy, err := registry.Lookup(rapid.SampledFrom([]string{"none", "lru", "smartswap"}).Draw(t, "policy"))
+	policy, err := registry.Lookup(rapid.SampledFrom([]string{"none", "lru", "smartswap", "dtr"}).Draw(t, "policy"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,6 +334,86 @@ func (*once) Needs() policies.Needs {
 func (o *once) Handle(ev *policies.Event, rt policies.Runtime) {
 	if !o.sent && ev.Op.Index == 0 {
 		o.sent = rt.Do(policies.Action{Kind: policies.Evict, What: policies.Selector{Kind: policies.ByHandle, Handle: ev.Op.Args[0]}}) == policies.Done
+	}
+}
+
+// again discards the result of the first operator after the second.
+type again struct {
+	ops    int
+	tensor policies.Handle
+}
+
+func (*again) Needs() policies.Needs {
+	return policies.Needs{Events: policies.Set(policies.AfterOp), Lineage: policies.Lineage{Keep: true}}
+}
+
+func (a *again) Handle(ev *policies.Event, rt policies.Runtime) {
+	if ev.Op.Roles == nil || ev.Op.Again {
+		return
+	}
+	switch a.ops++; a.ops {
+	case 1:
+		a.tensor = ev.Op.Args[0]
+	case 2:
+		rt.Do(policies.Action{Kind: policies.Discard, What: policies.Selector{Handle: a.tensor}})
+	}
+}
+
+// TestReplays: an operator that runs again is told by its own name and number,
+// with the number of the one that waits for it, on every lane.
+func TestReplays(t *testing.T) {
+	node := eagertest.Node(1)
+	node.Host.Dispatch, node.Host.Launch, node.Host.TaskQueue = 3*sim.Microsecond, 2*sim.Microsecond, 16
+	w, err := eagertest.NewScript([][]workloads.Storage{{}}, func(_ int, b *workloads.Builder, names *workloads.Names) {
+		x, y := b.New(workloads.Storage{Bytes: 5000, Layer: 3}), b.New(workloads.Storage{Bytes: 512, Layer: 4})
+		k := func(name string) workloads.OpSpec {
+			return eagertest.Replayable(eagertest.Kernel(names, name, 10*sim.Microsecond))
+		}
+		b.Op(k("a"), workloads.Out(x))
+		b.Op(k("b"), workloads.Out(y))
+		b.Op(k("c"), workloads.In(y), workloads.InPlace(x))
+		b.Drop(x)
+		b.Drop(y)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := eagertest.Config(node, w)
+	cfg.NewPolicy = func() (policies.Policy, error) { return &again{}, nil }
+	rec, _ := record(t, cfg, timeline.Options{})
+	var text bytes.Buffer
+	if err := rec.WriteTrace(&text); err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		TraceEvents []struct {
+			Cat, Name string
+			Args      map[string]any
+		}
+	}
+	if err := json.Unmarshal(text.Bytes(), &file); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, e := range file.TraceEvents {
+		if e.Cat == "cpu_op" || e.Cat == "kernel" || e.Cat == "cuda_runtime" {
+			what := fmt.Sprint(strings.TrimPrefix(e.Name, "launch "), e.Args["External id"])
+			if f, ok := e.Args["replay for"]; ok {
+				what += fmt.Sprint(" for ", f)
+			}
+			if l, ok := e.Args["layer"]; ok {
+				what += fmt.Sprint(" in ", l)
+			}
+			got[e.Cat] = append(got[e.Cat], what)
+		}
+	}
+	want := map[string][]string{
+		"cpu_op":       {"a0", "b1", "a0 for 2", "c2"},
+		"cuda_runtime": {"a0", "b1", "a0 for 2", "c2"},
+		"kernel":       {"a0 in 3", "b1 in 4", "a0 for 2 in 3", "c2 in 4"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -106,7 +106,7 @@ func (t *tracer) dispatch() {
 		case s.op < 0:
 			t.slice(laneDispatch, catHost, s.name, s.start, s.end)
 		default:
-			t.slice(laneDispatch, catOperator, s.name, s.start, s.end, chrome.Field{Name: "External id", Value: s.op})
+			t.slice(laneDispatch, catOperator, s.name, s.start, s.end, replayed([]chrome.Field{{Name: "External id", Value: s.op}}, s.replayFor)...)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (t *tracer) launch() {
 			t.slice(laneLaunch, catLaunch, "event", s.start, s.end)
 		default:
 			t.slice(laneLaunch, catLaunch, "launch "+s.name, s.start, s.end,
-				chrome.Field{Name: "correlation", Value: s.command}, chrome.Field{Name: "External id", Value: s.op})
+				replayed([]chrome.Field{{Name: "correlation", Value: s.command}, {Name: "External id", Value: s.op}}, s.replayFor)...)
 		}
 	}
 }
@@ -180,8 +180,16 @@ func (t *tracer) streams() {
 		if w.layer > 0 {
 			fields = append(fields, chrome.Field{Name: "layer", Value: int(w.layer)})
 		}
-		t.slice(laneStream+int(w.lane), catKernel, w.name, w.start, w.end, fields...)
+		t.slice(laneStream+int(w.lane), catKernel, w.name, w.start, w.end, replayed(fields, w.replayFor)...)
 	}
+}
+
+// replayed marks what an operator does that runs again for another one.
+func replayed(fields []chrome.Field, forOp int64) []chrome.Field {
+	if forOp < 0 {
+		return fields
+	}
+	return append(fields, chrome.Field{Name: "replay for", Value: forOp})
 }
 
 // arrows lead from each swap-out to the swap-ins that read what it wrote: those
