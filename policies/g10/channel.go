@@ -56,12 +56,9 @@ func (c *channels) try(ssd, link ledger, n sim.Bytes, k, step, lo, hi int) (int,
 }
 
 // book enters bookings.
-func book(ssd, link ledger, b []entry) {
+func (l ledger) book(b []entry) {
 	for _, x := range b {
-		if ssd != nil {
-			ssd[x.kernel] -= x.bytes
-		}
-		link[x.kernel] -= x.bytes
+		l[x.kernel] -= x.bytes
 	}
 }
 

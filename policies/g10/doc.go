@@ -43,16 +43,22 @@
 // not count when the SSD is asked whether it is booked out; reads come forward
 // up to 0.997 of the device. The plan of BERT-256 then moves exactly the
 // reported pages, and they are on the device and the host when the timeline has
-// them there, but for 810 pages at one kernel. That a move must help is inferred
-// from the timeline of Inception-1536, whose host never gets eight tensors that
-// would be written only after the kernels that are short of memory; and that
-// looped periods ask whether the SSD is booked out like others, from published
-// times.
+// them there, but for 810 pages at one kernel: reads that may begin no later than
+// the same kernel come forward in the order in which they are used, in the origin
+// in the one in which std::sort of libstdc++ leaves them (with that order all
+// kernels agree). That a move must help is inferred from the timeline of
+// Inception-1536, whose host never gets eight tensors that would be written only
+// after the kernels that are short of memory. So is that reads from the SSD wait
+// for a free link without booking it: with it the second iteration takes 0.9 %
+// too long instead of 6.3 %; BERT-256 does not tell, its writes must book the
+// link. That looped periods ask whether the SSD is booked out is inferred from
+// published times.
 //
 // What is not understood: at the turn from the forward to the backward pass the
-// origin moves a few tensors more (Inception-1536 from kernels 273, 276, 277 and
-// 330, ResNet-1280 from 119 and 404 on), as if its estimate there were higher by
-// 73,000 to 108,000 pages; and in BERT from batch 640 on its plans keep up better.
+// origin moves a few tensors more (Inception-1536 evicts at kernels 273, 276, 277
+// and 330, ResNet-1280 at 119). The ones of Inception would be chosen here too if
+// its writes did not share the link with those to the SSD, but then BERT-256 is
+// planned otherwise; in BERT from batch 640 on the origin's plans keep up better.
 //
 // # Where to start reading
 //

@@ -226,7 +226,8 @@ func (pl *planner) busy(c *candidate, size sim.Bytes) bool {
 }
 
 // move books the two ways of a period and lowers the estimate between them. One
-// that is not looped must lower it where it is at or above the line.
+// that is not looped must lower it where it is at or above the line. A read from
+// the SSD waits for a free link, but takes nothing of it from others.
 func (pl *planner) move(c *candidate, to policies.TierID) bool {
 	size := pl.p.Tensors[c.Tensor].Bytes
 	mv := Move{Period: c.Period, Tier: to}
@@ -251,8 +252,13 @@ func (pl *planner) move(c *candidate, to policies.TierID) bool {
 		if pl.est.aboveCount.between(written+1, read) == 0 {
 			return false
 		}
-		book(out, pl.c.linkOut, writes)
-		book(in, pl.c.linkIn, pl.c.booking)
+		pl.c.linkOut.book(writes)
+		if to == policies.SSDTier {
+			out.book(writes)
+			in.book(pl.c.booking)
+		} else {
+			pl.c.linkIn.book(pl.c.booking)
+		}
 		mv.Written, mv.Read = int32(written), int32(read)
 	}
 	mv.Latest = mv.Read
