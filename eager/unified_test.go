@@ -222,6 +222,42 @@ func TestHintOfAnotherSize(t *testing.T) {
 	}
 }
 
+// bounds is the capacity that observers are told.
+type bounds struct {
+	quiet
+	capacity sim.Bytes
+}
+
+func (b *bounds) Rank(i eager.RankInfo) { b.capacity = i.Capacity }
+
+// TestPagedCapacity: addresses may exceed the device's memory; observers hear of
+// the memory that the pages or tensors have.
+func TestPagedCapacity(t *testing.T) {
+	job := script(t, []workloads.Storage{tensor(40960), tensor(40960), tensor(40960)}, func(b *workloads.Builder, names *workloads.Names) {
+		for i := range workloads.StorageID(3) {
+			b.Op(eagertest.Kernel(names, "k", us), workloads.InPlace(i))
+		}
+	})
+	for _, kind := range kinds {
+		for _, c := range []struct{ hbm, device, want sim.Bytes }{{102400, 0, 102400}, {0, 204800, 204800}, {204800, 163840, 163840}} {
+			if kind == "direct" && c.want < 122880 {
+				continue // residents are there at once
+			}
+			b := &bounds{}
+			cfg := unifiedConfig(t, job, nil)
+			cfg.NewPolicy = memories[kind]
+			cfg.HBM, cfg.Unified.Device, cfg.Observers = c.hbm, c.device, []eager.Observer{b}
+			r, err := eager.Run(cfg)
+			if err != nil || r.OOM != nil || len(r.Violations) > 0 {
+				t.Fatal(kind, c, err, r)
+			}
+			if b.capacity != c.want {
+				t.Errorf("%s, %+v: observers hear of %v", kind, c, b.capacity)
+			}
+		}
+	}
+}
+
 // TestUnifiedStalls: the resident lies on the SSD at first and faults; then
 // everything is there.
 func TestUnifiedStalls(t *testing.T) {
