@@ -6,14 +6,14 @@ import (
 	"smartswap/sim"
 )
 
-// checkMemory tests the allocator's books against the node's capacity
-// (invariant 2) and the host pool's against its own (8).
+// checkMemory tests the allocator's books against the node's capacity, unless it
+// hands out addresses alone (invariant 2), and the host pool's against its own (8).
 func (r *rank) checkMemory() {
 	if r.check == nil {
 		return
 	}
 	s := r.mem.Stats()
-	if cap := int64(r.job.cfg.capacity()); cap > 0 && s.Reserved.Current > cap {
+	if cap := int64(r.job.cfg.capacity()); r.paged == nil && cap > 0 && s.Reserved.Current > cap {
 		r.job.violate("rank %d: reserved %d exceeds the capacity %d (2)", r.index, s.Reserved.Current, cap)
 	}
 	if s.Allocated.Current > s.Reserved.Current || s.Allocated.Current > s.Active.Current || s.Active.Current > s.Reserved.Current {

@@ -327,6 +327,132 @@ func TestEvictedOperand(t *testing.T) {
 	}
 }
 
+// TestDeathToldLate: a tensor is received again while a kernel of compute that
+// tells of the death of its predecessor has not begun. The new content stays.
+func TestDeathToldLate(t *testing.T) {
+	job := script(t, []workloads.Storage{tensor(40960), tensor(409600)}, func(b *workloads.Builder, names *workloads.Names) {
+		x := b.New(tensor(40960))
+		b.Op(beside(names, "recv", 10*us), workloads.Out(x))
+		b.Op(eagertest.Kernel(names, "other", us), workloads.InPlace(0))
+		b.Op(eagertest.Kernel(names, "big", 2*sim.Millisecond), workloads.InPlace(1))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(eagertest.Kernel(names, "take", 10*us), workloads.In(x))
+		b.Drop(x)
+	})
+	for _, pages := range []sim.Bytes{105, 112, 130} { // 110 are short of all
+		cfg := unifiedConfig(t, job, &paged{paging: policies.Paging{DropDead: true}})
+		cfg.Unified.Device = pages * 4096
+		r, err := eager.Run(cfg)
+		if err != nil || r.OOM != nil || len(r.Violations) > 0 {
+			t.Error(pages, err, r)
+		}
+	}
+	// In direct memory the new tensor leaves as planned, which one that has died
+	// would not.
+	cfg := unifiedConfig(t, job, onDirect{&paged{hints: func(*policies.Nominal) []policies.Action {
+		return []policies.Action{{Kind: policies.Evict, What: policies.Selector{Kind: policies.ByStatic, Static: 2}, To: policies.SSDTier, Start: policies.Trigger{Kind: policies.AtOp, N: 2}}}
+	}}})
+	cfg.Unified.Device = 130 * 4096
+	r, err := eager.Run(cfg)
+	if err != nil || r.OOM != nil || len(r.Violations) > 0 {
+		t.Fatal(err, r)
+	}
+	for _, it := range r.Iterations {
+		if it.OutBytes != 40960 || it.InBytes != 40960 {
+			t.Errorf("%+v, want the tensor out and in once", it)
+		}
+	}
+}
+
+// TestDeathAtOnce: the kernel of compute that tells of a death has not begun when
+// communication of the next iteration makes the tensor anew, which runs while
+// that kernel begins.
+func TestDeathAtOnce(t *testing.T) {
+	job := script(t, []workloads.Storage{tensor(40960)}, func(b *workloads.Builder, names *workloads.Names) {
+		x, y := b.New(tensor(40960)), b.New(tensor(40960))
+		b.Op(beside(names, "first", 10*us), workloads.Out(x))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(eagertest.Kernel(names, "tells", us), workloads.In(x))
+		b.Op(beside(names, "second", 20*us), workloads.Out(y))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(eagertest.Kernel(names, "take", 10*us), workloads.In(x), workloads.In(y))
+		b.Drop(x)
+		b.Drop(y)
+	})
+	for _, kind := range kinds {
+		if r, _ := run(t, job, kind, 40); r.OOM != nil {
+			t.Error(kind, r.OOM)
+		}
+	}
+}
+
+// TestHintAhead: communication that comes later in the program is ahead of
+// compute, and has what a hint of an operator before would have leave: it stays.
+func TestHintAhead(t *testing.T) {
+	job := script(t, []workloads.Storage{tensor(40960), tensor(40960)}, func(b *workloads.Builder, names *workloads.Names) {
+		b.Op(eagertest.Kernel(names, "first", 10*us), workloads.InPlace(1))
+		b.Op(eagertest.Kernel(names, "second", 10*us), workloads.InPlace(1))
+		b.Op(beside(names, "send", 2*sim.Millisecond), workloads.In(0))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(eagertest.Kernel(names, "end", 10*us), workloads.In(0))
+	})
+	for _, kind := range kinds {
+		hints := &paged{hints: func(*policies.Nominal) []policies.Action {
+			return []policies.Action{{Kind: policies.Evict, What: policies.Selector{Kind: policies.ByStatic, Static: 0}, To: policies.SSDTier, Start: policies.Trigger{Kind: policies.AtOp, N: 1}}}
+		}}
+		cfg := unifiedConfig(t, job, hints)
+		if kind == "direct" {
+			cfg = unifiedConfig(t, job, onDirect{hints})
+		}
+		cfg.Unified.Device = 100 * 4096
+		r, err := eager.Run(cfg)
+		if err != nil || r.OOM != nil || len(r.Violations) > 0 {
+			t.Fatal(kind, err, r)
+		}
+		if it := r.Iterations[2]; it.OutBytes != 0 || it.Span != 2*sim.Millisecond {
+			t.Errorf("%s: %+v, want that nothing moves and nobody waits", kind, it)
+		}
+	}
+}
+
+// TestHintOfTheDead: hints of the last operator, which communicates, come with the
+// first kernel of compute in the next iteration, when the tensor that they are
+// about has been made anew: they are void.
+func TestHintOfTheDead(t *testing.T) {
+	job := script(t, []workloads.Storage{tensor(40960), tensor(40960)}, func(b *workloads.Builder, names *workloads.Names) {
+		x := b.New(tensor(40960))
+		b.Op(beside(names, "recv", sim.Millisecond), workloads.Out(x))
+		b.Op(eagertest.Kernel(names, "first", 10*us), workloads.InPlace(1))
+		b.Order(workloads.Comm, workloads.Compute)
+		b.Op(eagertest.Kernel(names, "take", 10*us), workloads.In(x))
+		b.Drop(x)
+		b.Order(workloads.Compute, workloads.Comm)
+		b.Op(beside(names, "send", 10*us), workloads.InPlace(0))
+	})
+	for _, kind := range kinds {
+		for _, what := range []policies.Kind{policies.Evict, policies.Discard} {
+			hints := &paged{hints: func(*policies.Nominal) []policies.Action {
+				return []policies.Action{{Kind: what, What: policies.Selector{Kind: policies.ByStatic, Static: 2}, To: policies.SSDTier, Start: policies.Trigger{Kind: policies.AtOp, N: 3}}}
+			}}
+			cfg := unifiedConfig(t, job, hints)
+			if kind == "direct" {
+				if what == policies.Discard {
+					continue // what has died is gone there without a hint
+				}
+				cfg = unifiedConfig(t, job, onDirect{hints})
+			}
+			cfg.Unified.Device = 100 * 4096
+			r, err := eager.Run(cfg)
+			if err != nil || r.OOM != nil || len(r.Violations) > 0 {
+				t.Fatal(kind, what, err, r)
+			}
+			if it := r.Iterations[2]; it.InBytes != 0 || it.OutBytes != 0 || what == policies.Evict && it.Span != 1020*us {
+				t.Errorf("%s, %v: %+v, want that nothing moves, and nobody waits for what is mapped", kind, what, it)
+			}
+		}
+	}
+}
+
 // TestNominalCommunication: the nominal program counts communication that
 // compute waits for, and no time twice.
 func TestNominalCommunication(t *testing.T) {

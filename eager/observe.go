@@ -223,9 +223,13 @@ func newObservation(r *rank, devices []int) *observation {
 	} else {
 		r.paged.Moves().Watch()
 	}
+	capacity := r.job.cfg.capacity()
+	if r.paged != nil && !r.job.cfg.Unbounded {
+		capacity = r.Capacity()
+	}
 	for _, x := range to {
 		x.Rank(RankInfo{
-			Rank: r.index, Devices: devices, Capacity: r.job.cfg.capacity(), HostCapacity: r.pool.Capacity(),
+			Rank: r.index, Devices: devices, Capacity: capacity, HostCapacity: r.pool.Capacity(),
 			Launches: r.slots > 0, Kind: r.needs.Memory, Memory: memory,
 		})
 	}

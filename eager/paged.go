@@ -141,7 +141,7 @@ func (m directMemory) Ran(s stream.ID) (sim.Time, bool) {
 func (m directMemory) Issued(u *stream.Use) {
 	v := *u
 	v.Operands = slices.DeleteFunc(slices.Clone(u.Operands), func(o stream.Operand) bool { return o.Storage == stream.Scratch })
-	v.Dead = slices.DeleteFunc(slices.Clone(u.Dead), func(id int32) bool { return id == stream.Scratch })
+	v.Dead = slices.DeleteFunc(slices.Clone(u.Dead), func(d stream.Death) bool { return d.Storage == stream.Scratch })
 	m.Memory.Issued(&v)
 }
 
@@ -221,7 +221,7 @@ func (r *rank) announce(in *workloads.Instr, c *stream.Command) {
 	}
 	u.Dead = u.Dead[:0]
 	if in.Scratch > 0 {
-		u.Dead = append(u.Dead, stream.Scratch)
+		u.Dead = append(u.Dead, stream.Death{Storage: stream.Scratch, At: stream.Point{Iteration: u.Iteration, Index: u.Index + 1}})
 	}
 }
 

@@ -281,7 +281,7 @@ func (r *rank) take() {
 			if s := r.storages[in.A]; r.drop(s) {
 				r.storages[in.A] = nil
 				if r.paged != nil {
-					r.use.Dead = append(r.use.Dead, in.A)
+					r.use.Dead = append(r.use.Dead, stream.Death{Storage: in.A, At: stream.Point{Iteration: r.iteration, Index: int32(r.opID - r.firstOp)}})
 				}
 			}
 		case workloads.Save:

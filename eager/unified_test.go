@@ -170,6 +170,94 @@ func unifiedConfig(t *testing.T, w workloads.Workload, p policies.Policy) eager.
 	return cfg
 }
 
+// alternates runs the programs of two scripts in turn.
+type alternates struct {
+	*eagertest.Script
+	other *eagertest.Script
+}
+
+func (a alternates) Program(r, i int) (*workloads.Program, error) {
+	if i%2 == 1 {
+		return a.other.Program(r, i)
+	}
+	return a.Script.Program(r, i)
+}
+
+// TestHintOfAnotherSize: in an iteration whose program is not the nominal one a
+// hint may be at a tensor of another size: its content stays, and is not moved.
+func TestHintOfAnotherSize(t *testing.T) {
+	job := func(n sim.Bytes, nominal bool) *eagertest.Script {
+		return script(t, []workloads.Storage{tensor(4096)}, func(b *workloads.Builder, names *workloads.Names) {
+			x := b.New(tensor(n))
+			take := func() {
+				b.Op(eagertest.Kernel(names, "take", 10*us), workloads.In(x))
+				b.Drop(x)
+			}
+			b.Op(eagertest.Kernel(names, "make", 10*us), workloads.Out(x))
+			if nominal {
+				take()
+			}
+			b.Op(eagertest.Kernel(names, "idle", sim.Millisecond), workloads.InPlace(0))
+			b.Op(eagertest.Kernel(names, "idle", sim.Millisecond), workloads.InPlace(0))
+			if !nominal {
+				take()
+			}
+		})
+	}
+	for _, kind := range []policies.Kind{policies.Evict, policies.Prefetch, policies.Discard} {
+		p := &paged{hints: func(*policies.Nominal) []policies.Action {
+			return []policies.Action{{Kind: kind, What: policies.Selector{Kind: policies.ByStatic, Static: 1}, To: policies.SSDTier, Start: policies.Trigger{Kind: policies.AtOp, N: 2}}}
+		}}
+		cfg := unifiedConfig(t, alternates{job(40960, true), job(81920, false)}, p)
+		cfg.Unified.Device = 100 * 4096
+		cfg.Iterations, cfg.Warmup = 2, 0
+		r, err := eager.Run(cfg)
+		if err != nil || p.err != nil || r.OOM != nil || len(r.Violations) > 0 {
+			t.Error(kind, err, p.err, r)
+			continue
+		}
+		if it := r.Iterations[1]; it.OutBytes != 0 || it.InBytes != 0 {
+			t.Errorf("hint %v: %+v, want that nothing moves", kind, it)
+		}
+	}
+}
+
+// bounds is the capacity that observers are told.
+type bounds struct {
+	quiet
+	capacity sim.Bytes
+}
+
+func (b *bounds) Rank(i eager.RankInfo) { b.capacity = i.Capacity }
+
+// TestPagedCapacity: addresses may exceed the device's memory; observers hear of
+// the memory that the pages or tensors have.
+func TestPagedCapacity(t *testing.T) {
+	job := script(t, []workloads.Storage{tensor(40960), tensor(40960), tensor(40960)}, func(b *workloads.Builder, names *workloads.Names) {
+		for i := range workloads.StorageID(3) {
+			b.Op(eagertest.Kernel(names, "k", us), workloads.InPlace(i))
+		}
+	})
+	for _, kind := range kinds {
+		for _, c := range []struct{ hbm, device, want sim.Bytes }{{102400, 0, 102400}, {0, 204800, 204800}, {204800, 163840, 163840}} {
+			if kind == "direct" && c.want < 122880 {
+				continue // residents are there at once
+			}
+			b := &bounds{}
+			cfg := unifiedConfig(t, job, nil)
+			cfg.NewPolicy = memories[kind]
+			cfg.HBM, cfg.Unified.Device, cfg.Observers = c.hbm, c.device, []eager.Observer{b}
+			r, err := eager.Run(cfg)
+			if err != nil || r.OOM != nil || len(r.Violations) > 0 {
+				t.Fatal(kind, c, err, r)
+			}
+			if b.capacity != c.want {
+				t.Errorf("%s, %+v: observers hear of %v", kind, c, b.capacity)
+			}
+		}
+	}
+}
+
 // TestUnifiedStalls: the resident lies on the SSD at first and faults; then
 // everything is there.
 func TestUnifiedStalls(t *testing.T) {

@@ -3,6 +3,7 @@ package workloads
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"smartswap/hw"
 )
@@ -25,7 +26,9 @@ import (
 //     reference they began with;
 //   - every event is recorded once, before anyone waits for it;
 //   - a collective has at least two members, a transfer a group of two ranks
-//     or none, and work of both kinds a size.
+//     or none, and work of both kinds a size;
+//   - what meets under one group and tag is on one lane: on two, a rank could
+//     meet itself.
 func (p *Program) Validate() error {
 	if err := p.validateTables(); err != nil {
 		return err
@@ -102,7 +105,9 @@ type validator struct {
 	p        *Program
 	refs     []int32
 	recorded []bool
-	phase    Instr // the open phase's begin mark; its Kind is Op when none is open
+	meetings []KernelID // used so far, with a group
+	lanes    []Lane     // of them
+	phase    Instr      // the open phase's begin mark; its Kind is Op when none is open
 	ended    bool
 }
 
@@ -131,6 +136,27 @@ func (v *validator) step(i int, in *Instr) error {
 	return fmt.Errorf("kind %d: unknown", in.Kind)
 }
 
+// meeting tells whether what meets under the group and tag of an operator's kernel
+// is all on its lane. O(distinct kernels with a group), and a kernel's first use
+// sorts as many groups.
+func (v *validator) meeting(in *Instr) error {
+	p := v.p
+	at := slices.Index(v.meetings, in.Kernel)
+	if at >= 0 && v.lanes[at] == in.Lane {
+		return nil
+	}
+	k := &p.Kernels[in.Kernel]
+	members := slices.Sorted(slices.Values(k.Group))
+	for i, id := range v.meetings {
+		other := &p.Kernels[id]
+		if other.Tag == k.Tag && v.lanes[i] != in.Lane && slices.Equal(slices.Sorted(slices.Values(other.Group)), members) {
+			return fmt.Errorf("%s is on lane %d, another operator of ranks %v and tag %d on lane %d: what meets under one group and tag must be on one lane", p.Names.String(in.Name), in.Lane, members, k.Tag, v.lanes[i])
+		}
+	}
+	v.meetings, v.lanes = append(v.meetings, in.Kernel), append(v.lanes, in.Lane)
+	return nil
+}
+
 func (v *validator) op(in *Instr) error {
 	p := v.p
 	switch {
@@ -142,6 +168,11 @@ func (v *validator) op(in *Instr) error {
 		return fmt.Errorf("arguments %d..%d: there are %d", in.ArgLo, in.ArgHi, len(p.Args))
 	case in.Host < 0 || in.Scratch < 0:
 		return fmt.Errorf("host time %d, scratch %d: none may be negative", in.Host, in.Scratch)
+	}
+	if k := in.Kernel; k >= 0 && p.Kernels[k].Kind >= hw.Collective && len(p.Kernels[k].Group) > 1 {
+		if err := v.meeting(in); err != nil {
+			return err
+		}
 	}
 	for _, a := range p.Args[in.ArgLo:in.ArgHi] {
 		refs, err := v.count(a.Storage)

@@ -178,6 +178,30 @@ func TestBuilderSharesKernels(t *testing.T) {
 	}
 }
 
+// What meets under one group and tag is on one lane, in any order of the members.
+func TestMeetingsOnOneLane(t *testing.T) {
+	program := func(group []int32, tag int32, lane Lane) error {
+		names := NewNames()
+		b := NewBuilder(names, []Storage{{Bytes: 4}})
+		b.Mark(MarkIterationBegin, 0, 0)
+		b.Op(OpSpec{Name: names.ID("reduce"), Lane: Comm, Kernel: Kernel{Work: hw.Work{Kind: hw.Collective, Members: 2, Size: 4}, Group: []int32{0, 1}}}, InPlace(0))
+		for range 2 {
+			b.Op(OpSpec{Name: names.ID("send"), Lane: lane, Kernel: Kernel{Work: hw.Work{Kind: hw.Transfer, Size: 4}, Group: group, Tag: tag}}, In(0))
+		}
+		b.Mark(MarkIterationEnd, 0, 0)
+		_, err := b.Program("meetings")
+		return err
+	}
+	if err := program([]int32{1, 0}, 0, CommPeer); err == nil || !strings.Contains(err.Error(), "send is on lane 2, another operator of ranks [0 1] and tag 0 on lane 1") {
+		t.Error(err)
+	}
+	for _, err := range []error{program([]int32{1, 0}, 1, CommPeer), program([]int32{1, 2}, 0, CommPeer), program([]int32{0, 1}, 0, Comm), program(nil, 0, CommPeer)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // By hand: resident 4, then 8, then 8 + 16 + scratch 32.
 func TestPeakLiveAndTotal(t *testing.T) {
 	p := small(t)

@@ -57,7 +57,10 @@ func (l *lanes) at(t sim.Time, f func()) {
 // put issues kernel k of the nominal program on a stream.
 func (l *lanes) put(s stream.ID, k int32, dead ...int32) {
 	n := &l.p.Kernels[k]
-	u := &stream.Use{On: s, End: l.dev.Next(s), Communicates: s != stream.Compute, Iteration: l.now, Index: k, Span: n.Span, Dead: dead}
+	u := &stream.Use{On: s, End: l.dev.Next(s), Communicates: s != stream.Compute, Iteration: l.now, Index: k, Span: n.Span}
+	for _, id := range dead {
+		u.Dead = append(u.Dead, stream.Death{Storage: id, At: u.Point()})
+	}
 	for _, id := range operandsOf(n) {
 		x := &l.p.Tensors[id]
 		u.Operands = append(u.Operands, stream.Operand{Storage: id, Bytes: x.Bytes, Resident: x.Global, Read: slices.Contains(n.In, id), Write: slices.Contains(n.Out, id)})

@@ -42,7 +42,7 @@ func (m *Memory) Check() error {
 		}
 		for _, o := range m.claims[s].operands {
 			if t := &m.tensors[o.Storage]; t.dead || t.place != here && t.place != scratch && !(t.place == leaving && t.wanted) {
-				return fmt.Errorf("direct: operator %d runs on %s while tensor %d has place %d", m.claims[s].index, stream.ID(s).Name(), o.Storage, t.place)
+				return fmt.Errorf("direct: operator %d runs on %s while tensor %d has place %d", m.claims[s].Index, stream.ID(s).Name(), o.Storage, t.place)
 			}
 		}
 	}

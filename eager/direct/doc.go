@@ -35,9 +35,11 @@
 // none that an earlier kernel is short of; as nothing leaves but by plan and
 // death, compute goes on while it waits. A run has no room when nothing happens
 // any more and a kernel is short of memory. Hints are followed as the compute
-// stream comes to their operators: an eviction waits for communication that was
-// issued before and uses the tensor, and so does the end of a tensor's life. The
-// backward pass begins with the first kernel of the compute stream behind the
+// stream comes to their operators: an eviction waits for communication up to its
+// operator that uses the tensor, and so does the end of a tensor's life.
+// Communication may be ahead, by an iteration even: an eviction is void for what
+// communication behind its operator has begun with, a death for what an iteration
+// behind it has made anew. The backward pass begins with the first kernel of the compute stream behind the
 // loss. The largest working set is that of one kernel, whatever runs beside it.
 //
 // # What the origin's description does not say

@@ -64,7 +64,7 @@ func (r *rig) run(t testing.TB, n int) []sim.Time {
 
 // enqueue hands n iterations to the device, which starts on them.
 func (r *rig) enqueue(n int) {
-	var dead []int32
+	var dead []stream.Death
 	last := lastUses(r.p)
 	for i := range n {
 		for k := range r.p.Kernels {
@@ -83,7 +83,7 @@ func (r *rig) enqueue(n int) {
 			dead = nil
 			for _, o := range u.Operands {
 				if !o.Resident && last[o.Storage] == int32(k) {
-					dead = append(dead, o.Storage)
+					dead = append(dead, stream.Death{Storage: o.Storage, At: stream.Point{Iteration: i, Index: int32(k + 1)}})
 				}
 			}
 		}

@@ -70,9 +70,9 @@ type claim struct {
 }
 
 // deferred is what a kernel of the compute stream brought about for a tensor
-// that communication issued before it still uses.
+// that communication before a point still uses.
 type deferred struct {
-	number int64
+	before stream.Point
 	id     int32
 	to     policies.TierID // it leaves
 	dies   bool            // or it dies
@@ -95,6 +95,8 @@ type tensor struct {
 	// The write of a wanted tensor does not free its memory. A dead one frees
 	// it when its transfer has ended.
 	wanted, dead bool
+	// reached is the last kernel, of those begun, with it.
+	reached stream.Point
 }
 
 // place is where a tensor's content is.
@@ -117,13 +119,11 @@ type queue struct {
 
 // use is a copy of a stream.Use.
 type use struct {
-	number       int64 // in the order of issue
-	iteration    int
-	index        int32
+	stream.Point
 	communicates bool
 	span         sim.Time
 	operands     []stream.Operand
-	dead         []int32
+	dead         []stream.Death
 }
 
 // issued are the kernels issued on a stream and not begun: those from first on.
@@ -276,7 +276,8 @@ func (m *Memory) Issued(u *stream.Use) {
 		q.uses = slices.Delete(q.uses, 0, q.first)
 		q.first = 0
 	}
-	q.uses = append(q.uses, use{m.outstanding.Issued(u), u.Iteration, u.Index, u.Communicates, u.Span, slices.Clone(u.Operands), slices.Clone(u.Dead)})
+	m.outstanding.Issued(u)
+	q.uses = append(q.uses, use{u.Point(), u.Communicates, u.Span, slices.Clone(u.Operands), slices.Clone(u.Dead)})
 }
 
 // Earlier implements stream.Residency.
@@ -294,10 +295,13 @@ func (m *Memory) Begin(s stream.ID) stream.Start {
 		return stream.Waits
 	}
 	for _, o := range c.operands {
-		m.keep(o.Storage, c.number)
+		m.keep(o.Storage, c.Point)
 	}
 	if !c.communicates {
 		m.turn(&c.use)
+	}
+	for i := range c.operands {
+		m.reach(c, &c.operands[i])
 	}
 	m.line = append(m.line, s)
 	switch {
@@ -313,34 +317,48 @@ func (m *Memory) Begin(s stream.ID) stream.Start {
 	return stream.Ended
 }
 
-// keep forgets that a tensor is to leave when communication has ended, as a
-// kernel issued before number had it: it is needed again.
-func (m *Memory) keep(id int32, number int64) {
-	m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return !l.dies && l.id == id && l.number < number })
+// reach notes that a kernel has begun with an operand. What communication of a
+// later iteration begins with has died before.
+func (m *Memory) reach(c *claim, o *stream.Operand) {
+	t := m.tensor(o.Storage, o.Bytes)
+	if c.communicates && !o.Resident && t.reached.Iteration < c.Iteration && t.place != nowhere && !t.dead {
+		m.die(o.Storage)
+	}
+	if t.reached.Before(c.Point) {
+		t.reached = c.Point
+	}
+}
+
+// keep forgets that a tensor is to leave when communication has ended, as hints
+// of operators before one have it: it is needed again.
+func (m *Memory) keep(id int32, one stream.Point) {
+	m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return !l.dies && l.id == id && !one.Before(l.before) })
 }
 
 // turn follows what a kernel of the compute stream brings about. The plan goes
 // by that stream: hints of operators that are no kernels of it come with the
 // next one that is.
 func (m *Memory) turn(u *use) {
-	if u.iteration != m.iteration {
+	for _, x := range u.dead {
+		switch {
+		case m.tensor(x.Storage, 0).reached.Iteration > x.At.Iteration: // it is another one by now
+		case m.outstanding.Busy(x.Storage, x.At):
+			m.later = append(m.later, deferred{before: x.At, id: x.Storage, dies: true})
+		default:
+			m.die(x.Storage)
+		}
+	}
+	if u.Iteration != m.iteration {
 		if m.shared { // the last operators communicate
-			m.follow(u, int32(len(m.plan.hints))-1)
+			m.follow(int32(len(m.plan.hints)) - 1)
 		}
 		if m.next != nil {
 			m.plan, m.next = m.next, nil
 		}
-		m.iteration, m.hinted, m.backward, m.ahead = u.iteration, 0, false, 0
+		m.iteration, m.hinted, m.backward, m.ahead = u.Iteration, 0, false, 0
 	}
-	for _, t := range u.dead {
-		if m.outstanding.Busy(t, u.number) {
-			m.later = append(m.later, deferred{number: u.number, id: t, dies: true})
-		} else {
-			m.die(t)
-		}
-	}
-	m.follow(u, u.index)
-	if m.o.Ahead && u.index > m.loss+1 {
+	m.follow(u.Index)
+	if m.o.Ahead && u.Index > m.loss+1 {
 		m.lookAhead()
 	}
 	m.pump()
@@ -386,7 +404,7 @@ func (m *Memory) Ran(s stream.ID) (wait sim.Time, ended bool) {
 	m.later = m.later[:0]
 	for _, l := range later {
 		switch {
-		case m.outstanding.Busy(l.id, l.number):
+		case m.outstanding.Busy(l.id, l.before):
 			m.later = append(m.later, l)
 		case l.dies:
 			m.die(l.id)
@@ -404,7 +422,7 @@ func (m *Memory) Ran(s stream.ID) (wait sim.Time, ended bool) {
 func (m *Memory) Stuck() error {
 	for _, s := range m.line {
 		if c := &m.claims[s]; c.lacks > 0 {
-			return m.noRoom(c.index, c.lacks)
+			return m.noRoom(c.Index, c.lacks)
 		}
 	}
 	return nil
@@ -430,10 +448,11 @@ func (m *Memory) start() bool {
 	return true
 }
 
-// follow queues what the plan says up to operator k of the iteration, as the
-// compute stream comes to kernel u. What communication issued before still uses
-// leaves when that has ended.
-func (m *Memory) follow(u *use, k int32) {
+// follow queues what the plan says up to operator k of the iteration. What
+// communication up to an operator still uses leaves when that has ended. What
+// communication behind it has already does not leave: it is another tensor by
+// then if the iteration has ended.
+func (m *Memory) follow(k int32) {
 	for ; m.hinted <= k && int(m.hinted) < len(m.plan.hints); m.hinted++ {
 		for _, h := range m.plan.hints[m.hinted] {
 			id := h.What.Static
@@ -441,12 +460,15 @@ func (m *Memory) follow(u *use, k int32) {
 				continue
 			}
 			t := &m.tensors[id]
+			at := stream.Point{Iteration: m.iteration, Index: m.hinted}
+			behind := stream.Point{Iteration: m.iteration, Index: m.hinted + 1}
 			if h.Kind == policies.Prefetch {
-				m.keep(id, u.number)
+				m.keep(id, behind)
 			}
 			switch {
-			case h.Kind == policies.Evict && m.outstanding.Busy(id, u.number):
-				m.later = append(m.later, deferred{number: u.number, id: id, to: h.To})
+			case h.Kind == policies.Evict && at.Before(t.reached):
+			case h.Kind == policies.Evict && m.outstanding.Busy(id, behind):
+				m.later = append(m.later, deferred{before: behind, id: id, to: h.To})
 			case h.Kind == policies.Evict && t.place == here && !m.operand(id):
 				m.evict(id, h.To)
 			case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving && !t.dead:
@@ -510,7 +532,7 @@ func (m *Memory) lookAhead() {
 	for ; m.ahead < len(m.plan.order); m.ahead++ {
 		n := m.plan.order[m.ahead]
 		t := &m.tensors[n.tensor]
-		if t.place != away || n.kernel < m.claims[stream.Compute].index {
+		if t.place != away || n.kernel < m.claims[stream.Compute].Index {
 			continue
 		}
 		if !m.prefetch(n.tensor) {
@@ -619,8 +641,8 @@ func (m *Memory) tensor(id int32, n sim.Bytes) *tensor {
 func (m *Memory) acquire(s stream.ID) bool {
 	c := &m.claims[s]
 	c.lacks = 0
-	if !c.communicates && m.o.Drain && c.index > m.loss && !m.backward {
-		if m.shared || c.index == m.loss+1 {
+	if !c.communicates && m.o.Drain && c.Index > m.loss && !m.backward {
+		if m.shared || c.Index == m.loss+1 {
 			for i := range m.queues {
 				if len(m.queues[i][Out].list) > 0 {
 					return false
@@ -702,7 +724,7 @@ func (m *Memory) hope() bool {
 // fail ends the run.
 func (m *Memory) fail(need sim.Bytes) {
 	c := &m.claims[stream.Compute]
-	m.stats.NoRoom = m.noRoom(c.index, need)
+	m.stats.NoRoom = m.noRoom(c.Index, need)
 	c.phase = idle
 	m.failed(m.stats.NoRoom)
 }

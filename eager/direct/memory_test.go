@@ -422,7 +422,7 @@ func stepping(t *rapid.T, r *rig) {
 		if r.mem.claims[stream.Compute].phase == computing {
 			for _, o := range r.mem.claims[stream.Compute].operands {
 				if p := r.mem.tensors[o.Storage].place; p != here && p != leaving && p != scratch {
-					t.Fatalf("kernel %d computes while tensor %d is at place %d", r.mem.claims[stream.Compute].index, o.Storage, p)
+					t.Fatalf("kernel %d computes while tensor %d is at place %d", r.mem.claims[stream.Compute].Index, o.Storage, p)
 				}
 			}
 		}

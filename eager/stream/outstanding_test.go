@@ -7,21 +7,24 @@ import (
 
 func TestOutstanding(t *testing.T) {
 	var o Outstanding
+	index := int32(-1)
 	use := func(s ID, iteration int, end int64, ids ...int32) *Use {
-		u := &Use{On: s, Iteration: iteration, End: event(s, end)}
+		index++
+		u := &Use{On: s, Iteration: iteration, Index: index, End: event(s, end)}
 		for _, id := range ids {
 			u.Operands = append(u.Operands, Operand{Storage: id, Resident: id == 9})
 		}
 		return u
 	}
-	o.Issued(use(Compute, 0, 1, 5)) // 1: compute is in order by itself
+	o.Issued(use(Compute, 0, 1, 5)) // compute is in order by itself
 	o.Issued(use(Comm, 0, 1, 2, Scratch))
 	o.Issued(use(Peer, 0, 1, 3, 9))
-	n := o.Issued(use(Compute, 0, 2, 2))
+	o.Issued(use(Compute, 0, 2, 2))
+	n := Point{0, index}
 	o.Issued(use(Comm, 0, 2, 4))
 	for id, want := range map[int32]bool{2: true, 3: true, 9: true, 4: false, 5: false, Scratch: false} {
 		if o.Busy(id, n) != want {
-			t.Errorf("storage %d busy before kernel %d: %v", id, n, !want)
+			t.Errorf("storage %d busy before %v: %v", id, n, !want)
 		}
 	}
 	earlier := func(u *Use) (ends []Event) {
@@ -42,7 +45,7 @@ func TestOutstanding(t *testing.T) {
 	}
 	o.Ended(Comm)
 	o.Ended(Compute)
-	if o.Busy(2, n) || !o.Busy(3, n) || !o.Busy(4, n+2) {
+	if o.Busy(2, n) || !o.Busy(3, n) || !o.Busy(4, Point{0, n.Index + 2}) || !o.Busy(4, Point{Iteration: 1}) {
 		t.Error("the end of a kernel is another one's")
 	}
 }

@@ -56,10 +56,21 @@ type Use struct {
 	Operands    []Operand
 	// Dead are the storages whose last reference went since the kernel of the
 	// compute stream before was issued: their memory may go once that one has
-	// ended, and all communication issued before this kernel that uses them.
-	// They are no concern of what communicates.
-	Dead []int32
+	// ended, and all communication that uses them. They are no concern of what
+	// communicates, which may be ahead: a local that a kernel of a later iteration
+	// begins with is another one, and the one before has died, whether this has
+	// been told yet or not.
+	Dead []Death
 }
+
+// Death is the end of a storage.
+type Death struct {
+	Storage int32
+	At      Point // first operator behind it
+}
+
+// Point is the operator of u.
+func (u *Use) Point() Point { return Point{u.Iteration, u.Index} }
 
 // Scratch is the number of a kernel's workspace among its operands.
 const Scratch = -1

@@ -31,9 +31,9 @@ const (
 )
 
 // deferred is what a kernel of the compute stream brought about for a storage
-// that communication issued before it still uses.
+// that communication before a point still uses.
 type deferred struct {
-	number int64 // of that kernel
+	before stream.Point
 	id     int32
 	dies   bool // else hint
 	hint   hint
@@ -70,7 +70,7 @@ func (m *Memory) claim(s stream.ID, u *use) stream.Start {
 		return stream.Waits
 	}
 	for i := range operands {
-		m.cancel(operands[i].id, u.number)
+		m.cancel(operands[i].id, u.Point())
 	}
 	if u.Communicates {
 		d.advance(int64(now))
@@ -79,9 +79,18 @@ func (m *Memory) claim(s stream.ID, u *use) stream.Start {
 		}
 	} else {
 		k := m.turn(u)
-		m.postpone(u, k)
+		for _, x := range u.dead {
+			switch {
+			case m.last(x.id).Iteration > x.at.Iteration: // it is another one by now
+			case m.busy(x.id, x.at):
+				m.later = append(m.later, deferred{before: x.at, id: x.id, dies: true})
+			default:
+				k.dead = append(k.dead, x.id)
+			}
+		}
 		d.turn(int64(now), k)
 	}
+	m.reach(&c.use)
 	c.state = queued
 	m.line = append(m.line, s)
 	if m.admit(s) {
@@ -178,7 +187,7 @@ func (m *Memory) end(s stream.ID) (wait sim.Time) {
 	m.later = m.later[:0]
 	for _, l := range later {
 		switch {
-		case m.busy(l.id, l.number):
+		case m.busy(l.id, l.before):
 			m.later = append(m.later, l)
 		case d.book.at(l.id).held != 0: // by that kernel itself
 		case l.dies:
@@ -255,42 +264,63 @@ func (m *Memory) move() {
 	}
 }
 
-// busy tells whether communication that was issued before kernel number still
-// uses a storage.
-func (m *Memory) busy(id int32, number int64) bool {
-	return id >= firstStorage && m.outstanding.Busy(id-firstStorage, number)
+// busy tells whether communication that comes before a point still uses a storage.
+func (m *Memory) busy(id int32, before stream.Point) bool {
+	return id >= firstStorage && m.outstanding.Busy(id-firstStorage, before)
 }
 
-// postpone puts off what kernel u of the compute stream brings about for
-// storages that communication issued before it still uses: it comes when that
-// has ended. The rest is in k.
-func (m *Memory) postpone(u *use, k *kernel) {
-	for _, id := range u.dead {
-		if m.busy(id, u.number) {
-			m.later = append(m.later, deferred{number: u.number, id: id, dies: true})
-		} else {
-			k.dead = append(k.dead, id)
+// reach notes that a kernel has begun with its operands. What communication of a
+// later iteration begins with has died before.
+func (m *Memory) reach(u *use) {
+	at := u.Point()
+	for i := range u.Operands {
+		o := &u.Operands[i]
+		id := numberOn(u.On, o.Storage)
+		if u.Communicates && !o.Resident && m.last(id).Iteration < at.Iteration {
+			m.driver.die(id)
 		}
-	}
-	hints := k.hints
-	k.hints = k.hints[:0]
-	for _, h := range hints {
-		m.cancel(h.id, u.number)
-		switch {
-		case !m.busy(h.id, u.number):
-			k.hints = append(k.hints, h)
-		case h.kind != arrive:
-			m.later = append(m.later, deferred{number: u.number, id: h.id, hint: h})
-		case m.driver.book.at(h.id).pages == h.pages:
-			k.hints = append(k.hints, h)
+		for int(id) >= len(m.reached) {
+			m.reached = append(m.reached, stream.Point{})
+		}
+		if m.reached[id].Before(at) {
+			m.reached[id] = at
 		}
 	}
 }
 
-// cancel forgets what was put off for a storage by kernels issued before number:
-// it has been asked for again.
-func (m *Memory) cancel(id int32, number int64) {
-	m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return l.id == id && l.number < number })
+// last is the last kernel, of those begun, with a storage.
+func (m *Memory) last(id int32) stream.Point {
+	if int(id) < len(m.reached) {
+		return m.reached[id]
+	}
+	return stream.Point{}
+}
+
+// due tells whether h, a hint of operator hinted of iteration hinting, is to be
+// followed now, and sees to it otherwise. It is void if communication behind the
+// operator has the storage already, which is another one by then if the iteration
+// has ended. What communication up to the operator still uses does not leave
+// before that has ended.
+func (m *Memory) due(h *hint) bool {
+	at := stream.Point{Iteration: m.hinting, Index: m.hinted}
+	behind := stream.Point{Iteration: m.hinting, Index: m.hinted + 1}
+	m.cancel(h.id, behind)
+	switch {
+	case at.Before(m.last(h.id)):
+		return false
+	case !m.busy(h.id, behind):
+		return true
+	case h.kind != arrive:
+		m.later = append(m.later, deferred{before: behind, id: h.id, hint: *h})
+		return false
+	}
+	return m.driver.book.at(h.id).pages == h.pages
+}
+
+// cancel forgets the hints of operators before one that were put off for a
+// storage: it has been asked for again.
+func (m *Memory) cancel(id int32, one stream.Point) {
+	m.later = slices.DeleteFunc(m.later, func(l deferred) bool { return !l.dies && l.id == id && !one.Before(l.before) })
 }
 
 // Stuck is what a run waits for for ever in which nothing happens any more: a

@@ -336,3 +336,29 @@ func TestHintsBehindCompute(t *testing.T) {
 		t.Errorf("%d pages left", c.out[ssd])
 	}
 }
+
+// A plan that is armed in the middle of an iteration is followed from the next
+// kernel on: what it has for operators before is past.
+func TestArmedLate(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		r := newRig(t, 40, policies.Paging{}, 10, 10)
+		r.mem.shared = shared
+		r.place(0, 1)
+		r.put(stream.Compute, 0, 0, 10*us)
+		r.put(stream.Compute, 0, 1, 10*us)
+		r.put(stream.Compute, 0, 2, 100*us)
+		evict := func(id, op int32) policies.Action {
+			return policies.Action{Kind: policies.Evict, What: policies.Selector{Kind: policies.ByStatic, Static: id}, To: policies.SSDTier, Start: policies.Trigger{Kind: policies.AtOp, N: op}}
+		}
+		r.at(15*us, func() {
+			if err := r.mem.Arm(&policies.Plan{Hints: []policies.Action{evict(0, 1), evict(1, 2)}}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		r.put(stream.Compute, 0, 3, 10*us)
+		r.run()
+		if a, b := at(r.mem.driver, number(0)), at(r.mem.driver, number(1)); a[device] != 10 || b[ssd] != 10 {
+			t.Errorf("shared %v: %v and %v, want the first on the device, the second on the SSD", shared, a, b)
+		}
+	}
+}

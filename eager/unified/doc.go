@@ -41,6 +41,12 @@
 // held, too: where there is no communication, and the origin's rule is in force,
 // what they touch may leave again while they run.
 //
+// Hints are followed as the compute stream comes to their operators, and that
+// stream tells what has died. Communication may be ahead of it, by an iteration
+// even: a hint is void for what communication behind its operator has begun with,
+// a death for what an iteration behind it has made anew. A planned eviction and a
+// death wait for communication before them that has not ended.
+//
 // The batches go on up to the next event of the simulation, so that kernels that
 // begin at different times find the pages as they are then.
 //

@@ -280,7 +280,12 @@ func (d *driver) die(id int32) {
 }
 
 // hint queues what a plan asks for. A page that is under way already stays so.
+// What the program refers to is not the storage that the hint is about if it has
+// another size, as in a program that is not the nominal one.
 func (d *driver) hint(h *hint) {
+	if s := d.book.at(h.id); s.live && s.pages != h.pages {
+		return
+	}
 	switch h.kind {
 	case arrive:
 		d.book.resize(h.id, h.pages)

@@ -37,6 +37,7 @@ type Memory struct {
 	claims      [stream.Count]claim
 	line        []stream.ID // claims that wait for room, in order
 	later       []deferred
+	reached     []stream.Point // by driver's number: the last kernel, of those begun, with the storage
 	outstanding stream.Outstanding
 	waking      bool // an event goes on with the batches
 
@@ -57,9 +58,14 @@ type note struct {
 // use is an issued kernel with copies of what its Use points to.
 type use struct {
 	stream.Use
-	number   int64 // in the order of issue, from 1
 	operands []operand
-	dead     []int32
+	dead     []death
+}
+
+// death is a stream.Death with the driver's number.
+type death struct {
+	id int32
+	at stream.Point
 }
 
 // queue are the kernels issued on a stream that have not begun: those from next
@@ -189,14 +195,15 @@ func (m *Memory) Arm(p *policies.Plan) error {
 func (m *Memory) Issued(u *stream.Use) {
 	q := m.queues[u.On].add()
 	all := append(q.Operands[:0], u.Operands...)
-	q.Use, q.number = *u, m.outstanding.Issued(u)
+	m.outstanding.Issued(u)
+	q.Use = *u
 	q.Operands, q.Dead = all, nil
 	q.operands, q.dead = q.operands[:0], q.dead[:0]
 	for _, o := range u.Operands {
 		q.operands = m.operand(q.operands, u.On, &o)
 	}
-	for _, id := range u.Dead {
-		q.dead = append(q.dead, numberOn(u.On, id))
+	for _, d := range u.Dead {
+		q.dead = append(q.dead, death{numberOn(u.On, d.Storage), d.At})
 	}
 }
 
@@ -227,7 +234,9 @@ func (m *Memory) Begin(s stream.ID) stream.Start {
 		return m.claim(s, u)
 	}
 	k := m.turn(u)
-	k.dead = append(k.dead, u.dead...)
+	for _, d := range u.dead {
+		k.dead = append(k.dead, d.id)
+	}
 	now := m.eng.Now()
 	end, err := m.driver.run(int64(now), k)
 	if err != nil {
@@ -254,15 +263,11 @@ func (m *Memory) turn(u *use) *kernel {
 	*k = kernel{operands: u.operands, dead: k.dead[:0], hints: k.hints[:0], ahead: k.ahead[:0], spare: k.spare[:0], span: int64(u.Span), times: Profiled{u.Span, u.Inputs, u.All}}
 	if u.Iteration != m.hinting {
 		if m.shared && int(m.hinted) < len(m.hints) { // the last operators communicate
-			for _, late := range m.hints[m.hinted:] {
-				k.hints = append(k.hints, late...)
-			}
+			m.follow(k, int32(len(m.hints))-1)
 		}
 		m.hinting, m.hinted = u.Iteration, 0
 	}
-	for ; m.hinted <= u.Index && int(m.hinted) < len(m.hints); m.hinted++ {
-		k.hints = append(k.hints, m.hints[m.hinted]...)
-	}
+	m.follow(k, u.Index)
 	if m.paging.Lookahead > 0 {
 		m.learn(u)
 		k.ahead = append(k.ahead, m.expected(u.Index+m.paging.Lookahead)...)
@@ -271,6 +276,21 @@ func (m *Memory) turn(u *use) *kernel {
 		}
 	}
 	return k
+}
+
+// follow gives kernel k of the compute stream the hints up to operator index of
+// iteration hinting.
+func (m *Memory) follow(k *kernel, index int32) {
+	for ; m.hinted <= index; m.hinted++ {
+		if int(m.hinted) >= len(m.hints) {
+			continue
+		}
+		for _, h := range m.hints[m.hinted] {
+			if !m.shared || m.due(&h) {
+				k.hints = append(k.hints, h)
+			}
+		}
+	}
 }
 
 func (m *Memory) fail(u *use, err error) {

@@ -228,6 +228,9 @@ func (d *programDrawer) op() {
 		Flags:   draw(d.t, "flags", 0, workloads.Replayable|workloads.Recomputed|workloads.Views),
 		ArgLo:   int32(len(d.p.Args)),
 	}
+	if in.Kernel >= 0 && len(d.p.Kernels[in.Kernel].Group) > 1 { // one lane for those that could meet
+		in.Lane = workloads.Comm
+	}
 	for _, s := range d.live {
 		if rapid.Bool().Draw(d.t, "use") {
 			mode := draw(d.t, "mode", workloads.Read, workloads.Update)
