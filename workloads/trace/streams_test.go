@@ -50,11 +50,10 @@ func TestStreams(t *testing.T) {
 			}
 			var busy sim.Time
 			var want []int64
-			var after []string
 			run := int64(0)
 			for at := first; at <= last; at++ {
 				if run > 0 && (edge[at] != "" || at < last && works[at]) {
-					want, after, run = append(want, run), append(after, edge[at]), 0
+					want, run = append(want, run), 0
 				}
 				if works[at] {
 					busy += ns
