@@ -109,7 +109,7 @@ func (e *exporter) opName(in *workloads.Instr) string {
 // census counts what none of the formats holds in full.
 type census struct {
 	hostTimes, hostOnly, noHost, scratch, lanes, orders, fractions int
-	faults, replayable, views                                              int
+	faults, replayable, views                                      int
 }
 
 func (e *exporter) census() census {
