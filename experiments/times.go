@@ -35,13 +35,23 @@ type TimesSpec struct {
 	Node map[string]any
 	// Every takes only each n-th job, for quick forms; 0 = all.
 	Every int64
-	// Target is the median error in percent that is aimed at, reported; AtMost
-	// asserts it. Both are of the first metric.
+	// Target is the median error in percent that is aimed at, reported; AtMost is
+	// one that is asserted, aimed at unless Target is given. Both are of the first
+	// metric.
 	Target, AtMost float64
 	// Ratios are pairs of jobs whose step times are compared with each other;
-	// RatioTarget is the error in percent that is aimed at.
-	Ratios      [][2]string
-	RatioTarget float64
+	// RatioTarget is the error in percent that is aimed at, RatioAtMost one that is
+	// asserted of each.
+	Ratios                   [][2]string
+	RatioTarget, RatioAtMost float64
+}
+
+// target is the median error that is aimed at; 0 = none.
+func (t *TimesSpec) target() float64 {
+	if t.Target > 0 {
+		return t.Target
+	}
+	return t.AtMost
 }
 
 func (t *TimesSpec) fields() []field {
@@ -72,6 +82,7 @@ func (t *TimesSpec) fields() []field {
 			return nil
 		}},
 		{key: "ratio_target", set: percent(&t.RatioTarget)},
+		{key: "ratio_at_most", set: percent(&t.RatioAtMost)},
 	}
 }
 
@@ -101,6 +112,9 @@ func (c *Config) checkTimes() error {
 			return &keyError{path + ".file", ": want either that, a path, or reference, a committed table"}
 		case t.Reference != "" && t.Source != "steps":
 			return &keyError{path + ".reference", fmt.Sprintf(" = %q: committed tables are for source = \"steps\"", t.Reference)}
+		}
+		if t.RatioAtMost > 0 && t.Ratios == nil {
+			return &keyError{path + ".ratio_at_most", fmt.Sprintf(" = %g: want ratios to hold against it", t.RatioAtMost)}
 		}
 		if t.Reference != "" {
 			if _, err := results.Reference(t.Reference); err != nil {
@@ -203,7 +217,7 @@ func (c *Config) timesCells(r Runner) (cells []*Cell, left []leftOut, err error)
 		}
 		for _, pair := range t.Ratios {
 			for _, id := range pair {
-				if !slices.ContainsFunc(cells, func(c *Cell) bool { return c.job.list == i && c.job.ID == id }) && t.Every == 0 {
+				if !slices.ContainsFunc(cells, func(c *Cell) bool { return c.job.list == i && c.job.ID == id }) && (t.Every == 0 || t.RatioAtMost > 0) {
 					return nil, nil, c.explain(&keyError{fmt.Sprintf("times[%d].ratios", i), fmt.Sprintf(": no job %q in the list", id)})
 				}
 			}
@@ -504,8 +518,8 @@ func (c *Config) timesTable(sums []*timesSummary, left []leftOut) *paper.Table {
 				continue
 			}
 			target, gone := "", ""
-			if first && c.Times[i].Target > 0 {
-				target = number(c.Times[i].Target)
+			if aim := c.Times[i].target(); first && aim > 0 {
+				target = number(aim)
 			}
 			if first {
 				gone = fmt.Sprint(out)
@@ -522,7 +536,8 @@ func (c *Config) timesTable(sums []*timesSummary, left []leftOut) *paper.Table {
 
 func (r *timesRow) name() string { return strings.TrimSpace(r.job.ID + " " + r.number.Where) }
 
-// timesClaims are the medians beside their targets, and ratios of two jobs.
+// timesClaims are the medians beside their targets and bounds, and ratios of two
+// jobs. A bound on numbers none of which was simulated fails.
 func (c *Config) timesClaims(rows []timesRow, sums []*timesSummary) []results.Claim {
 	met := func(yes bool) string {
 		if yes {
@@ -534,6 +549,15 @@ func (c *Config) timesClaims(rows []timesRow, sums []*timesSummary) []results.Cl
 	for i := range c.Times {
 		t := &c.Times[i]
 		first := true
+		if at := slices.IndexFunc(rows, func(r timesRow) bool { return r.job.list == i }); at >= 0 && t.AtMost > 0 {
+			metric := metricName(rows[at].number.Metric)
+			if !slices.ContainsFunc(sums, func(s *timesSummary) bool { return s.list == i && s.metric == metric }) {
+				line := results.Claim{Name: t.Name + ": " + metric, Statistic: "median |error|", Unit: "%", Published: math.NaN(), Simulated: math.NaN()}
+				line.Assert(math.NaN(), t.AtMost)
+				list = append(list, line)
+				first = false
+			}
+		}
 		for _, s := range sums {
 			if s.list != i {
 				continue
@@ -541,8 +565,8 @@ func (c *Config) timesClaims(rows []timesRow, sums []*timesSummary) []results.Cl
 			line := results.Claim{Name: t.Name + ": " + s.metric, Statistic: "median |error|", Where: fmt.Sprintf("%d numbers", len(s.rows)), Unit: "%",
 				Published: math.NaN(), Simulated: s.absolute, Verdict: results.Reported}
 			if first {
-				if t.Target > 0 {
-					line.Note = fmt.Sprintf("target %g %%: %s", t.Target, met(s.absolute <= t.Target))
+				if aim := t.target(); aim > 0 {
+					line.Note = fmt.Sprintf("target %g %%: %s", aim, met(s.absolute <= aim))
 				}
 				if t.AtMost > 0 {
 					line.Assert(math.NaN(), t.AtMost)
@@ -566,8 +590,13 @@ func (c *Config) timesClaims(rows []timesRow, sums []*timesSummary) []results.Cl
 			simulated := over.time(over.simulated) / under.time(under.simulated)
 			line := results.Claim{Name: t.Name + ": ratio of step times", Statistic: "ratio", Where: pair[0] + " over " + pair[1],
 				Published: over.time(over.number.Value) / under.time(under.number.Value), Simulated: simulated, Verdict: results.Reported, Source: over.job.Source}
-			if off := 100 * math.Abs(line.Ratio()-1); t.RatioTarget > 0 {
-				line.Note = fmt.Sprintf("off by %.1f %%; target %g %%: %s", off, t.RatioTarget, met(off <= t.RatioTarget))
+			off := 100 * math.Abs(line.Ratio()-1)
+			line.Note = fmt.Sprintf("off by %.1f %%", off)
+			if t.RatioTarget > 0 {
+				line.Note += fmt.Sprintf("; target %g %%: %s", t.RatioTarget, met(off <= t.RatioTarget))
+			}
+			if by := t.RatioAtMost / 100; by > 0 {
+				line.Assert(line.Published*(1-by), line.Published*(1+by))
 			}
 			list = append(list, line)
 		}

@@ -138,8 +138,51 @@ func TestSummarise(t *testing.T) {
 	if len(claims) != 4 || claims[0].Note != "target 11 %: met" || claims[1].Note != "" || claims[3].Verdict != results.Failed {
 		t.Errorf("claims %+v", claims)
 	}
+	// The same as assertions: bounds hold on their edge, fail beyond it, and where
+	// nothing was simulated.
+	for _, k := range []struct {
+		atMost, ratio float64
+		first, pair   results.Verdict
+	}{{9.99, 22.3, results.Failed, results.Passed}, {10.001, 22.2, results.Passed, results.Failed}} {
+		c.Times = []TimesSpec{{Name: "x", AtMost: k.atMost, Ratios: [][2]string{{"a", "c"}}, RatioAtMost: k.ratio}, {Name: "y"}}
+		claims := c.timesClaims(rows, sums)
+		if claims[0].Verdict != k.first || claims[1].Verdict != results.Reported || claims[2].Verdict != k.pair || claims[3].Verdict != results.Reported {
+			t.Errorf("at most %g and %g: %+v", k.atMost, k.ratio, claims)
+		}
+		c.Times[0].Ratios[0] = [2]string{"c", "a"} // too small as well as too large
+		if r := c.timesClaims(rows, sums)[2]; r.Verdict != results.Passed || !strings.Contains(r.Note, "off by 18.2 %") {
+			t.Errorf("the other way round: %+v", r)
+		}
+		c.Times[0].RatioAtMost = 18.1
+		if r := c.timesClaims(rows, sums)[2]; r.Verdict != results.Failed {
+			t.Errorf("a ratio that is too small: %+v", r)
+		}
+	}
+	none := timesRows([]*CellResult{cell(0, "e", 100, published.Number{Metric: published.Forward, Rank: 1, Value: 4}, published.Number{Metric: published.StepTime, Value: 100})})
+	c.Times = []TimesSpec{{Name: "x", AtMost: 50}}
+	if claims := c.timesClaims(none, summarise(none)); len(claims) != 2 || claims[0].Verdict != results.Failed || !strings.Contains(claims[0].Name, "forward compute") {
+		t.Errorf("an asserted metric that was not simulated: %+v", claims)
+	}
+	c = &Config{Times: []TimesSpec{{Name: "x", Target: 11, Ratios: [][2]string{{"a", "c"}}, RatioTarget: 5}, {Name: "y", AtMost: 49}}}
+	claims = c.timesClaims(rows, sums)
 	if r := claims[2]; math.Abs(r.Published-1) > 1e-12 || math.Abs(r.Simulated-110.0/90) > 1e-12 || !strings.Contains(r.Note, "off by 22.2 %; target 5 %: missed") {
 		t.Errorf("ratio %+v", r)
+	}
+}
+
+// TestTimesAsserted: a missed bound of a ratio ends the run with exit code 1.
+func TestTimesAsserted(t *testing.T) {
+	for _, c := range []struct {
+		bound   string
+		code    int
+		verdict string
+	}{{"ratio_at_most = 50", exitDone, "passed"}, {"ratio_at_most = 0.001", exitFailed, "failed"}, {"at_most = 0.01", exitFailed, "failed"}} {
+		file := "name = \"x\"\niterations = 2\nwarmup = 1\n[[times]]\nname = \"a\"\nsource = \"steps\"\nreference = \"step-times\"\nprefix = \"IEVO-00\"\n" +
+			"ratios = [\"IEVO-009/IEVO-002\"]\n" + c.bound + "\n"
+		code, stdout, stderr := runFile(t, background, file, NewSimulator(), "-out", t.TempDir())
+		if code != c.code || !strings.Contains(stdout, c.verdict) {
+			t.Errorf("%s: exit code %d, want %d and %s: %s", c.bound, code, c.code, c.verdict, stderr)
+		}
 	}
 }
 
@@ -334,6 +377,8 @@ func TestTimesErrors(t *testing.T) {
 		{"reference of others", "[[times]]\nname = \"a\"\nsource = \"aceso\"\nreference = \"step-times\"\n", `committed tables are for source = "steps"`},
 		{"prefix", list + "prefix = \"X-\"\n", `times "a": step-times: no job whose id begins with "X-"`},
 		{"ratio", list + "ratios = [\"KOR-034\"]\n", `want two jobs such as "KOR-034/KOR-035"`},
+		{"ratio bound", list + "ratio_at_most = 5\n", `times[0].ratio_at_most = 5: want ratios to hold against it`},
+		{"ratio of left out", list + "prefix = \"KOR-\"\nevery = 100\nratios = [\"KOR-034/KOR-035\"]\nratio_at_most = 5\n", `times[0].ratios: no job "KOR-034" in the list`},
 		{"ratio job", list + "ratios = [\"KOR-034/KOR-999\"]\n", `times[0].ratios: no job "KOR-999" in the list`},
 		{"node", "[[times]]\nname = \"a\"\nsource = \"vtrain\"\nfile = \"%s\"\nnode.name = \"a100\"\n", `times "a": line 2: node.name = "a100"`},
 		{"key", list + "files = \"x\"\n", "unknown key; nearest is file"},
