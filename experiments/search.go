@@ -154,7 +154,11 @@ func (c *CellResult) run(ctx context.Context, i int, r Runner) error {
 		res.Status = OutOfHBM
 	case res.Outcome.Time < res.Bounds.Time:
 		// The search relies on bounds: one that does not hold makes it wrong.
-		return fmt.Errorf("%v: simulated iteration time %v is below its lower bound %v", res.Point, res.Outcome.Time, res.Bounds.Time)
+		why := ""
+		if res.Point.Workload.Kind == "trace" { // the bound is that of an iteration alone
+			why = "; iterations of this trace overlap, want each to end with a wait of the host (sync) for every lane that it uses"
+		}
+		return fmt.Errorf("%v: simulated iteration time %v is below its lower bound %v%s", res.Point, res.Outcome.Time, res.Bounds.Time, why)
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ func openChakra(rep *Report, path string, opt Options, read func(io.Reader, stri
 		rep.note(Inferred, file, "%d nodes without a run time take none", c.untimed)
 	}
 	rep.note(Inferred, file, "the workload uses no memory: the graph does not tell how long tensors live")
+	rep.note(Inferred, file, "the host waits for the device at the end of the iteration")
 	rep.note(Inferred, file, "run times are microseconds; families, from the names of the nodes")
 	name := filepath.Base(path)
 	name = strings.TrimSuffix(name, filepath.Ext(name))
@@ -122,6 +123,11 @@ func (c *chakraConverter) program(kind string) (*workloads.Program, error) {
 		r[lane] = count[lane]
 	}
 	b.Mark(workloads.MarkForwardEnd, 1, 0)
+	for lane := range workloads.NumLanes { // the graph is whole when all of it is done
+		if count[lane] > 0 {
+			b.Sync(lane)
+		}
+	}
 	b.Mark(workloads.MarkIterationEnd, 0, 0)
 	return b.Program(kind)
 }

@@ -22,8 +22,12 @@ func TestSmallChakra(t *testing.T) {
 	if got := fmt.Sprint(listing(p)); got != "[gemm ncclAllReduce aten::add(0) add]" {
 		t.Error(got)
 	}
-	if count(p, workloads.Wait) != 2 || play(t, p) != 0 || rep.Format != "chakra" {
+	if count(p, workloads.Wait) != 2 || play(t, p) != 360_500*sim.Nanosecond || rep.Format != "chakra" {
 		t.Errorf("%d waits", count(p, workloads.Wait))
+	}
+	// Collectives that nothing depends on are part of the iteration too.
+	if n := count(p, workloads.Sync); n != 2 {
+		t.Errorf("the host waits for %d lanes at the end, want 2", n)
 	}
 	end, err := workloadstest.Play(w, 0, func(k *workloads.Kernel) int64 { return int64(k.Time) })
 	if err != nil || sim.Time(end) != 360_500*sim.Nanosecond {
