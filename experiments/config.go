@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -288,7 +289,12 @@ func (w *Workload) fields() []field {
 		{key: "jitter", set: number(&w.Jitter, 0, 0.99)},
 		{key: "net", set: text(&w.Net)},
 		{key: "scratch", set: text(&w.Scratch)},
-		{key: "step", set: text(&w.Step)},
+		{key: "step", set: func(v any) error {
+			if n, ok := v.(int64); ok { // as most recordings count them
+				v = strconv.FormatInt(n, 10)
+			}
+			return text(&w.Step)(v)
+		}},
 		{key: "member", set: text(&w.Member)},
 		{key: "kineto", set: text(&w.Kineto)},
 		{key: "kineto_member", set: text(&w.KinetoMember)},

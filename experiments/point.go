@@ -208,6 +208,9 @@ func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 	if s := &setup.Strategy; s.Ideal && s.Policy != "none" {
 		return Setup{}, &keyError{"strategy.ideal", fmt.Sprintf(" = true: an ideal strategy has unbounded memory and no policy, but policy = %q", s.Policy)}
 	}
+	if device, ok := setup.Node["device"].(map[string]any); ok && device["hbm"] != nil && setup.HBMPercent > 0 {
+		return Setup{}, &keyError{"hbm_percent", fmt.Sprintf(" = %d: takes the place of node.device.hbm = %s; want one of them", setup.HBMPercent, show(device["hbm"]))}
+	}
 	if setup.Warmup >= setup.Iterations {
 		return Setup{}, &keyError{"warmup", fmt.Sprintf(" = %d: want fewer than iterations = %d", setup.Warmup, setup.Iterations)}
 	}

@@ -500,3 +500,36 @@ func TestTraceNeedsItsDevices(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, &stderr)
 	}
 }
+
+// TestTraceNumbers: what the command line reads as a number may name a step; the
+// bound of one iteration does not hold for a trace whose iterations overlap, and
+// what to change is said; a percentage of memory and a memory contradict each other.
+func TestTraceNumbers(t *testing.T) {
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "a.trace")
+	write := func(end string) {
+		text := "smartswap-trace 1\nworkload a\ntokens 0\nname \"add\"\n\nrank devices=0 stage=0\n\nprogram train\nmark iteration-begin\nmark forward-begin 1 0\n" +
+			"kernel 0 measured family=elementwise time=4000000\nop \"add\" k0\nkernel 1 measured family=elementwise time=28000000\nop \"add\" k1 @comm\n" +
+			"mark forward-end 1 0\n" + end + "mark iteration-end\niterations 0\n\nend\n"
+		if err := os.WriteFile(trace, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := "name = \"x\"\nhost = \"none\"\niterations = 2\nwarmup = 1\nnode.name = \"a100-40-1\"\nworkload.kind = \"trace\"\nworkload.trace = \"" + trace + "\"\n[[strategy]]\nname = \"none\"\n"
+	run := func(file string, code int, want string, args ...string) {
+		t.Helper()
+		got, stdout, stderr := runFile(t, background, file, NewSimulator(), append(args, "-out", dir)...)
+		if got != code || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%q: exit code %d, want %d and %q: %s", args, got, code, want, stderr)
+		}
+	}
+	write("")
+	run(file, exitFailed, "iterations of this trace overlap, want each to end with a wait of the host (sync) for every lane")
+	write("sync compute\nsync comm\n")
+	run(file, exitDone, "0.028 ms")
+	run(file, exitInput, `step = 7: not for a file of format native; allowed for ascend, chrome, et`, "-set", "workload.step=7")
+	run(file, exitInput, `workload.step = 0.5: want a string`, "-set", "workload.step=0.5")
+	memory := "[axes]\nnode.device.hbm = [\"12GiB\", \"13GiB\"]\n"
+	run(file+memory, exitInput, `hbm_percent = 80: takes the place of node.device.hbm = "12GiB"; want one of them`, "-set", "hbm_percent=80")
+	run(file, exitDone, "0.028 ms", "-set", "hbm_percent=80")
+}

@@ -30,7 +30,7 @@ func timesIn(dir string, opt Options) (string, error) {
 		names = append(names, n.Name())
 	}
 	if opt.Network == "" {
-		return "", fmt.Errorf("%s: a folder of several networks; choose one as the network, and a batch size (-network NAME -batch N): %s", dir, strings.Join(names, " "))
+		return "", fmt.Errorf("%s: a folder of several networks; choose one as the network, and a batch size (trace -network NAME -batch N, experiment -set workload.network=NAME -set workload.batch=N): %s", dir, strings.Join(names, " "))
 	}
 	if !slices.Contains(names, opt.Network) {
 		return "", fmt.Errorf("%s: network %q; allowed: %s", dir, opt.Network, strings.Join(names, " "))
@@ -47,7 +47,7 @@ func timesIn(dir string, opt Options) (string, error) {
 	}
 	slices.Sort(batches)
 	if opt.Batch == 0 {
-		return "", fmt.Errorf("%s: %s was recorded at several batch sizes; choose one (-batch N): %s", dir, opt.Network, strings.Trim(fmt.Sprint(batches), "[]"))
+		return "", fmt.Errorf("%s: %s was recorded at several batch sizes; choose one (trace -batch N, experiment -set workload.batch=N): %s", dir, opt.Network, strings.Trim(fmt.Sprint(batches), "[]"))
 	}
 	if !slices.Contains(batches, opt.Batch) {
 		return "", fmt.Errorf("%s: batch size %d of %s; allowed: %s", dir, opt.Batch, opt.Network, strings.Trim(fmt.Sprint(batches), "[]"))

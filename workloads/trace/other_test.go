@@ -49,7 +49,7 @@ func TestOtherFiles(t *testing.T) {
 		"job":                                         "profiles of 2 ranks of the Ascend profiler; open one of them: rank0_ascend_pt rank1_ascend_pt",
 		"result":                                      "results of cmd/experiment, not its input",
 		"line":                                        "a timeline of cmd/experiment; its file trace.json opens",
-		"nets":                                        "a folder of several networks; choose one as the network, and a batch size (-network NAME -batch N): A",
+		"nets":                                        "a folder of several networks; choose one as the network, and a batch size (trace -network NAME -batch N, experiment -set workload.network=NAME -set workload.batch=N): A",
 		"nets/traces/A/cudnn1PF.txt":                  "kernel times with page faults; open cudnn1.txt beside it",
 		"nets/traces/A/cudnn1InputPF.txt":             "kernel times with page faults; open cudnn1.txt beside it",
 	} {
@@ -59,7 +59,7 @@ func TestOtherFiles(t *testing.T) {
 		}
 	}
 	_, _, err := trace.Open(filepath.Join(dir, "nets"), trace.Options{Network: "A"})
-	if err == nil || !strings.Contains(err.Error(), "A was recorded at several batch sizes; choose one (-batch N): 1") {
+	if err == nil || !strings.Contains(err.Error(), "A was recorded at several batch sizes; choose one (trace -batch N, experiment -set workload.batch=N): 1") {
 		t.Error(err)
 	}
 }
@@ -83,6 +83,30 @@ func TestSniffShared(t *testing.T) {
 	} {
 		if _, _, err := trace.Open(formatstest.Shared(t, path), trace.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestOptionsOfOtherFormats: an option that a format has no use for is refused, so
+// that none is ignored.
+func TestOptionsOfOtherFormats(t *testing.T) {
+	for _, c := range []struct {
+		path, want string
+		opt        trace.Options
+	}{
+		{"testdata/small.trace", "step = 7: not for a file of format native; allowed for ascend, chrome, et", trace.Options{Step: "7"}},
+		{smallChakra, "kineto = k.json: not for a file of format chakra; allowed for et", trace.Options{Kineto: "k.json"}},
+		{smallDTR, "batch = 8: not for a file of format dtr; allowed for g10", trace.Options{Batch: 8}},
+		{smallKineto, "network = BERT: not for a file of format chrome; allowed for g10", trace.Options{Network: "BERT"}},
+		{smallChakra, "member = a: not for a file that is no archive (tar)", trace.Options{Member: "a"}},
+		{smallChakra, "", trace.Options{NoGaps: true}},
+	} {
+		_, rep, err := trace.Open(c.path, c.opt)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.path, err)
+		case c.want != "" && (err == nil || err.Error() != c.path+": "+c.want || rep.Format != ""):
+			t.Errorf("%s: %v, want %s", c.path, err, c.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"smartswap/formats/native"
@@ -103,6 +104,9 @@ func Open(path string, opt Options) (workloads.Workload, Report, error) {
 		}
 	}
 	rep.Format = f.name
+	if err := f.takes(opt); err != nil {
+		return nil, Report{}, fmt.Errorf("%s: %w", path, err)
+	}
 	t, err := f.open(&rep, path, opt)
 	if err != nil {
 		return nil, Report{}, err
@@ -130,6 +134,32 @@ var (
 	acesoFormat  = format{"aceso", "a plan of the Aceso planner: an object with \"num_ops_in_each_stage\"", openAceso}
 	chakraProto  = format{"chakra", "", openChakraProto}
 )
+
+// takes refuses options that say nothing about files of the format.
+func (f format) takes(opt Options) error {
+	for _, o := range []struct {
+		name, value string
+		formats     []string
+	}{
+		{"step", opt.Step, []string{"ascend", "chrome", "et"}},
+		{"kineto", opt.Kineto, []string{"et"}}, {"kineto member", opt.KinetoMember, []string{"et"}},
+		{"network", opt.Network, []string{"g10"}}, {"net", opt.Net, []string{"g10"}}, {"scratch", opt.Scratch, []string{"g10"}},
+		{"batch", given(opt.Batch), []string{"g10"}}, {"globals", given(opt.Globals), []string{"g10"}},
+	} {
+		if o.value != "" && !slices.Contains(o.formats, f.name) {
+			return fmt.Errorf("%s = %s: not for a file of format %s; allowed for %s", o.name, o.value, f.name, strings.Join(o.formats, ", "))
+		}
+	}
+	return nil
+}
+
+// given is n for messages; "" = 0, not given.
+func given(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
 
 // allowed lists the formats for messages.
 func allowed() string {
@@ -277,6 +307,9 @@ func readFile(rep *Report, path string, opt Options, read func(r io.Reader, name
 	if start, _ := in.Peek(512); len(start) == 512 && bytes.Equal(start[257:262], []byte("ustar")) {
 		return readArchive(rep, path, in, opt.Member, read)
 	}
+	if opt.Member != "" {
+		return fmt.Errorf("%s: member = %s: not for a file that is no archive (tar)", path, opt.Member)
+	}
 	return read(in, path)
 }
 
@@ -301,7 +334,7 @@ func readArchive(rep *Report, path string, in io.Reader, member string, read fun
 		case member == "" && first == "":
 			first = h.Name
 		case member == "":
-			return fmt.Errorf("%s: an archive of several files; choose one as the member (-member NAME), such as %q or %q", path, first, h.Name)
+			return fmt.Errorf("%s: an archive of several files; choose one as the member (trace -member NAME, experiment -set workload.member=NAME), such as %q or %q", path, first, h.Name)
 		}
 		if member == h.Name {
 			return read(files, path+"/"+h.Name)
