@@ -55,7 +55,14 @@ func (t *TimesSpec) target() float64 {
 }
 
 func (t *TimesSpec) fields() []field {
-	percent := func(p *float64) func(any) error { return number(p, 0, 1000) }
+	percent := func(p *float64) func(any) error {
+		return func(v any) error {
+			if err := number(p, 0, 1000)(v); err != nil || *p == 0 { // 0 is none
+				return fmt.Errorf("want a number above 0, at most 1000")
+			}
+			return nil
+		}
+	}
 	return []field{
 		{key: "name", set: text(&t.Name)},
 		{key: "source", set: choice(&t.Source, "vtrain", "steps", "aceso")},

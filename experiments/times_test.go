@@ -377,6 +377,8 @@ func TestTimesErrors(t *testing.T) {
 		{"reference of others", "[[times]]\nname = \"a\"\nsource = \"aceso\"\nreference = \"step-times\"\n", `committed tables are for source = "steps"`},
 		{"prefix", list + "prefix = \"X-\"\n", `times "a": step-times: no job whose id begins with "X-"`},
 		{"ratio", list + "ratios = [\"KOR-034\"]\n", `want two jobs such as "KOR-034/KOR-035"`},
+		{"bound of 0", list + "at_most = 0\n", `times[0].at_most = 0: want a number above 0, at most 1000`},
+		{"bound", list + "ratio_at_most = -1\n", `times[0].ratio_at_most = -1: want a number above 0, at most 1000`},
 		{"ratio bound", list + "ratio_at_most = 5\n", `times[0].ratio_at_most = 5: want ratios to hold against it`},
 		{"ratio of left out", list + "prefix = \"KOR-\"\nevery = 100\nratios = [\"KOR-034/KOR-035\"]\nratio_at_most = 5\n", `times[0].ratios: no job "KOR-034" in the list`},
 		{"ratio job", list + "ratios = [\"KOR-034/KOR-999\"]\n", `times[0].ratios: no job "KOR-999" in the list`},
