@@ -29,9 +29,11 @@ func (m *Moves) Watch() { m.watched = true }
 // Watched says whether anybody watches.
 func (m *Moves) Watched() bool { return m.watched }
 
-// In and Out tell of a move to the device and from it. Those of one direction
-// come in the order of their ends.
-func (m *Moves) In(start, end sim.Time, n sim.Bytes)  { m.add(&m.in, start, end, n) }
+// In tells of a move to the device. Moves of one direction come in the order of
+// their ends.
+func (m *Moves) In(start, end sim.Time, n sim.Bytes) { m.add(&m.in, start, end, n) }
+
+// Out tells of a move from the device.
 func (m *Moves) Out(start, end sim.Time, n sim.Bytes) { m.add(&m.out, start, end, n) }
 
 func (m *Moves) add(to *moves, start, end sim.Time, n sim.Bytes) {
