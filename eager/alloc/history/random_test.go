@@ -285,7 +285,7 @@ func TestOwnRecords(t *testing.T) {
 		}
 		count(&waits, "making free_completed")
 	})
-	if ooms*20 < cases || drains*20 < cases || stitches*20 < cases || releases*20 < cases || waits*20 < cases || truncated*20 < cases {
+	if ooms*50 < cases || drains*50 < cases || stitches*50 < cases || releases*50 < cases || waits*50 < cases || truncated*50 < cases {
 		t.Errorf("%d cases: %d out of memory, %d with drained, %d with stitched blocks, %d that release, %d that wait, %d from the middle", cases, ooms, drains, stitches, releases, waits, truncated)
 	}
 }
