@@ -35,7 +35,7 @@ func assign(fields []field, prefix string, path []string, value any) error {
 	if len(path) == 0 {
 		tree, ok := value.(map[string]any)
 		if !ok {
-			return &keyError{prefix, fmt.Sprintf(" = %s: want a table", show(value))}
+			return &keyError{prefix, fmt.Sprintf(" = %s: want a table; its keys: %s", show(value), strings.Join(keysOf(fields), ", "))}
 		}
 		keys, known := sortedKeys(tree), keysOf(fields)
 		slices.SortStableFunc(keys, func(a, b string) int {

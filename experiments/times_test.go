@@ -133,7 +133,9 @@ func TestSummarise(t *testing.T) {
 	if s := sums[0]; s.rows[0].job.ID != "c" || s.rows[2].job.ID != "b" || s.rank != Spearman([]float64{100, 50, 100}, []float64{110, 100, 90}) {
 		t.Errorf("fastest %s, slowest %s, rank %g", s.rows[0].job.ID, s.rows[2].job.ID, s.rank)
 	}
-	c := &Config{Times: []TimesSpec{{Name: "x", Target: 11, Ratios: [][2]string{{"a", "c"}}, RatioTarget: 5}, {Name: "y", AtMost: 49}}}
+	steps := func(v float64) [4]float64 { return [4]float64{v} }
+	forward := func(v float64) [4]float64 { return [4]float64{0, v} }
+	c := &Config{Times: []TimesSpec{{Name: "x", Target: 11, Ratios: [][2]string{{"a", "c"}}, RatioTarget: 5}, {Name: "y", AtMost: steps(49)}}}
 	claims := c.timesClaims(rows, sums)
 	if len(claims) != 4 || claims[0].Note != "target 11 %: met" || claims[1].Note != "" || claims[3].Verdict != results.Failed {
 		t.Errorf("claims %+v", claims)
@@ -144,7 +146,7 @@ func TestSummarise(t *testing.T) {
 		atMost, ratio float64
 		first, pair   results.Verdict
 	}{{9.99, 22.3, results.Failed, results.Passed}, {10.001, 22.2, results.Passed, results.Failed}} {
-		c.Times = []TimesSpec{{Name: "x", AtMost: k.atMost, Ratios: [][2]string{{"a", "c"}}, RatioAtMost: k.ratio}, {Name: "y"}}
+		c.Times = []TimesSpec{{Name: "x", AtMost: steps(k.atMost), Ratios: [][2]string{{"a", "c"}}, RatioAtMost: k.ratio}, {Name: "y"}}
 		claims := c.timesClaims(rows, sums)
 		if claims[0].Verdict != k.first || claims[1].Verdict != results.Reported || claims[2].Verdict != k.pair || claims[3].Verdict != results.Reported {
 			t.Errorf("at most %g and %g: %+v", k.atMost, k.ratio, claims)
@@ -158,12 +160,19 @@ func TestSummarise(t *testing.T) {
 			t.Errorf("a ratio that is too small: %+v", r)
 		}
 	}
+	// A metric that is not the first of its list.
+	for bound, verdict := range map[float64]results.Verdict{24.9: results.Failed, 25.1: results.Passed} {
+		c.Times = []TimesSpec{{Name: "x", AtMost: forward(bound)}, {Name: "y"}}
+		if claims := c.timesClaims(rows, sums); len(claims) != 3 || claims[0].Verdict != results.Reported || claims[1].Verdict != verdict {
+			t.Errorf("forward compute at most %g: %+v", bound, claims)
+		}
+	}
 	none := timesRows([]*CellResult{cell(0, "e", 100, published.Number{Metric: published.Forward, Rank: 1, Value: 4}, published.Number{Metric: published.StepTime, Value: 100})})
-	c.Times = []TimesSpec{{Name: "x", AtMost: 50}}
+	c.Times = []TimesSpec{{Name: "x", AtMost: forward(50)}}
 	if claims := c.timesClaims(none, summarise(none)); len(claims) != 2 || claims[0].Verdict != results.Failed || !strings.Contains(claims[0].Name, "forward compute") {
 		t.Errorf("an asserted metric that was not simulated: %+v", claims)
 	}
-	c = &Config{Times: []TimesSpec{{Name: "x", Target: 11, Ratios: [][2]string{{"a", "c"}}, RatioTarget: 5}, {Name: "y", AtMost: 49}}}
+	c = &Config{Times: []TimesSpec{{Name: "x", Target: 11, Ratios: [][2]string{{"a", "c"}}, RatioTarget: 5}, {Name: "y", AtMost: steps(49)}}}
 	claims = c.timesClaims(rows, sums)
 	if r := claims[2]; math.Abs(r.Published-1) > 1e-12 || math.Abs(r.Simulated-110.0/90) > 1e-12 || !strings.Contains(r.Note, "off by 22.2 %; target 5 %: missed") {
 		t.Errorf("ratio %+v", r)
@@ -176,7 +185,7 @@ func TestTimesAsserted(t *testing.T) {
 		bound   string
 		code    int
 		verdict string
-	}{{"ratio_at_most = 50", exitDone, "passed"}, {"ratio_at_most = 0.001", exitFailed, "failed"}, {"at_most = 0.01", exitFailed, "failed"}} {
+	}{{"ratio_at_most = 50", exitDone, "passed"}, {"ratio_at_most = 0.001", exitFailed, "failed"}, {"at_most.step_time = 0.01", exitFailed, "failed"}} {
 		file := "name = \"x\"\niterations = 2\nwarmup = 1\n[[times]]\nname = \"a\"\nsource = \"steps\"\nreference = \"step-times\"\nprefix = \"IEVO-00\"\n" +
 			"ratios = [\"IEVO-009/IEVO-002\"]\n" + c.bound + "\n"
 		code, stdout, stderr := runFile(t, background, file, NewSimulator(), "-out", t.TempDir())
@@ -377,7 +386,10 @@ func TestTimesErrors(t *testing.T) {
 		{"reference of others", "[[times]]\nname = \"a\"\nsource = \"aceso\"\nreference = \"step-times\"\n", `committed tables are for source = "steps"`},
 		{"prefix", list + "prefix = \"X-\"\n", `times "a": step-times: no job whose id begins with "X-"`},
 		{"ratio", list + "ratios = [\"KOR-034\"]\n", `want two jobs such as "KOR-034/KOR-035"`},
-		{"bound of 0", list + "at_most = 0\n", `times[0].at_most = 0: want a number above 0, at most 1000`},
+		{"bound of 0", list + "at_most.step_time = 0\n", `times[0].at_most.step_time = 0: want a number above 0, at most 1000`},
+		{"bound of nothing", list + "at_most = 10\n", `times[0].at_most = 10: want a table; its keys: step_time, forward_compute, backward_compute, peak_allocated`},
+		{"bound of an unknown metric", list + "at_most.peak_alloc = 10\n", `times[0].at_most.peak_alloc: unknown key; nearest is peak_allocated`},
+		{"bound of a metric not there", list + "at_most.peak_allocated = 10\n", `fake.toml:8: times[0].at_most.peak_allocated = 10: no job of the list that can run has such a number`},
 		{"bound", list + "ratio_at_most = -1\n", `times[0].ratio_at_most = -1: want a number above 0, at most 1000`},
 		{"ratio bound", list + "ratio_at_most = 5\n", `times[0].ratio_at_most = 5: want ratios to hold against it`},
 		{"ratio of left out", list + "prefix = \"KOR-\"\nevery = 100\nratios = [\"KOR-034/KOR-035\"]\nratio_at_most = 5\n", `times[0].ratios: no job "KOR-034" in the list`},
