@@ -46,12 +46,16 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 		if r.job.cfg.Checks {
 			checks = r.job.violate
 		}
+		unknown := r.unknown(d)
 		residents := make([]sim.Bytes, len(d.Residents))
 		for i := range residents {
-			residents[i] = d.Residents[i].Bytes
+			if b := d.Residents[i].Bytes; unknown[i] {
+				r.unmoved += b // and no pages
+			} else {
+				residents[i] = b
+			}
 		}
 		o := r.job.cfg.unified()
-		r.unmoved = r.unknown(d)
 		o.Device = max(o.Device-r.unmoved, o.Page) // with a page for all, the first kernel runs out of memory
 		return unified.New(o, p, r.eng, r.dev, residents, r.nominalBytes, r.starved, checks)
 	case policies.Direct:
@@ -77,26 +81,24 @@ func (r *rank) newPaged(d *workloads.Rank) (pagedMemory, error) {
 	return nil, fmt.Errorf("no memory of kind %q", r.needs.Memory)
 }
 
-// unknown is the memory of flat buffers that no operator of the first iteration
-// touches: what a trace found on the device without telling what it is for. It
-// stays there.
-func (r *rank) unknown(d *workloads.Rank) (bytes sim.Bytes) {
+// unknown tells which residents are flat buffers that no operator of the first
+// iteration touches: what a trace found on the device without telling what it is
+// for. They stay there.
+func (r *rank) unknown(d *workloads.Rank) []bool {
+	list := make([]bool, len(d.Residents))
 	p, err := r.job.cfg.Workload.Program(r.index, 0)
 	if err != nil {
-		return 0 // the run has ended, or is about to end, with this error
-	}
-	touched := make([]bool, len(d.Residents))
-	for _, a := range p.Args {
-		if int(a.Storage) < len(touched) {
-			touched[a.Storage] = true
-		}
+		return list // the run has ended, or is about to end, with this error
 	}
 	for i := range d.Residents {
-		if d.Residents[i].Flat && !touched[i] {
-			bytes += d.Residents[i].Bytes
+		list[i] = d.Residents[i].Flat
+	}
+	for _, a := range p.Args {
+		if int(a.Storage) < len(list) {
+			list[a.Storage] = false
 		}
 	}
-	return bytes
+	return list
 }
 
 // direct is how direct memory works on this node: with the sizes and rates of
@@ -281,6 +283,10 @@ func (r *rank) starved(err error) {
 		o.Iteration, o.Op = f.Iteration, fmt.Sprintf("operator %d", f.Index)
 		o.Cause.Requested, o.Cause.Rounded = f.Need, f.Need
 		o.Cause.Allocated, o.Cause.Reserved, o.Cause.Capacity = r.unmoved, r.unmoved, f.Capacity+r.unmoved
+		if device := r.job.cfg.unified().Device; r.unmoved >= device { // no room even for what does not move
+			o.Cause.Requested, o.Cause.Rounded = r.unmoved+f.Need, r.unmoved+f.Need
+			o.Cause.Allocated, o.Cause.Reserved, o.Cause.Capacity = 0, 0, device
+		}
 	}
 	var n *direct.NoRoom
 	if errors.As(err, &n) {

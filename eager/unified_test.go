@@ -481,6 +481,8 @@ func TestUnifiedUnmoved(t *testing.T) {
 		fits  bool
 	}{{39, false}, {40, true}, {10, false}, {1, false}} {
 		cfg.Unified.Device = c.pages * 4096
+		p := &pages{}
+		cfg.Observers = []eager.Observer{p}
 		r, err := eager.Run(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -490,6 +492,14 @@ func TestUnifiedUnmoved(t *testing.T) {
 		}
 		if c.fits && r.Ranks[0].Memory.Allocated.Peak != int64(c.pages)*4096 {
 			t.Errorf("%d pages: %d bytes at the peak", c.pages, r.Ranks[0].Memory.Allocated.Peak)
+		}
+		if c.fits { // not also where a checkpoint is loaded to
+			if l := p.levels[len(p.levels)-1]; l.Host+l.SSD > 0 {
+				t.Errorf("%d pages: %+v at the end, want nothing outside", c.pages, l)
+			}
+		}
+		if o := r.OOM; o != nil && (o.Cause.Capacity != c.pages*4096 || o.Cause.Allocated > o.Cause.Capacity || o.Cause.Requested <= o.Cause.Free()) {
+			t.Errorf("%d pages: %+v", c.pages, o.Cause)
 		}
 	}
 }
