@@ -149,7 +149,7 @@ func (d *driver) turn(now int64, k *kernel) {
 	for _, id := range k.spare {
 		b.at(id).spared = b.now
 	}
-	b.candidate = b.head(aged)
+	b.rewind()
 	for i := range k.hints {
 		d.hint(&k.hints[i])
 	}
@@ -212,7 +212,7 @@ func (d *driver) release(s stream.ID, k *kernel) {
 			d.holding -= int64(o.pages)
 		}
 	}
-	b.candidate = b.head(aged)
+	b.rewind()
 }
 
 // check looks at what is held: together it fits, and all of it is on the device
@@ -610,19 +610,9 @@ func (d *driver) arrivals(from place) int64 {
 func (d *driver) victim(i int32) int32 {
 	b := d.book
 	if b.runs[i].list < fetchSSD || !d.paging.Spare || d.pressed || d.needed(i) {
-		v := b.head(aged)
-		for v != none && b.storages[b.runs[v].storage].held != 0 {
-			v = b.after(v, aged)
-		}
-		return v
+		return b.victim(unheld)
 	}
-	for b.candidate != none {
-		if s := &b.storages[b.runs[b.candidate].storage]; s.spared != b.now && s.held == 0 {
-			break
-		}
-		b.candidate = b.after(b.candidate, aged)
-	}
-	return b.candidate
+	return b.victim(unprotected)
 }
 
 // needed tells whether a kernel needs the storage of run i: one that holds it,

@@ -1,9 +1,12 @@
 package unified
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"smartswap/eager/stream"
 	"smartswap/policies"
 	"smartswap/sim"
 )
@@ -173,6 +176,44 @@ func TestProtectedPages(t *testing.T) {
 		if at(d, 2)[device] != 4 {
 			t.Errorf("with %v protected the kernel ran on %v", c.spare, at(d, 2))
 		}
+	}
+}
+
+// TestVictimsBehindMuchThatIsHeld: what cannot leave is passed once, not by every
+// batch. The device is full of pages that are runs of their own, first those that
+// a kernel holds; as many come in as many batches. By the clock that is 0.1 s;
+// passing all that is held each time takes some minutes.
+func TestVictimsBehindMuchThatIsHeld(t *testing.T) {
+	const n = 100_000
+	opt := tiny()
+	opt.Device, opt.Host, opt.Batch = 2*n*opt.Page, n*opt.Page, 2
+	d := newDriver(opt, policies.Paging{Oldest: true})
+	var k kernel
+	for id := range int32(2 * n) {
+		k.operands = append(k.operands, operand{id: id, pages: 1, write: true})
+	}
+	mustRun(t, d, 0, &k)
+	slices.Reverse(k.operands) // they were asked for from the last on
+	held := kernel{operands: k.operands[:n]}
+	d.hold(stream.Compute, &held)
+	big := kernel{operands: []operand{{id: 2 * n, pages: n, write: true}}}
+	d.hold(stream.Comm, &big)
+	before, start := d.counts.batches, time.Now()
+	for d.hungry() {
+		done := d.batches(1)
+		if done == 0 {
+			t.Fatal("the pages do not come")
+		}
+		d.tick += done * d.limits.ticks
+		if time.Since(start) > 20*time.Second {
+			t.Fatalf("%d of %d pages after 20 s", at(d, 2*n)[device], n)
+		}
+	}
+	if err := d.check(); err != nil {
+		t.Error(err)
+	}
+	if done := d.counts.batches - before; done != n/2 || at(d, 2*n)[device] != n || d.book.used[host] != n {
+		t.Errorf("%d batches, %d pages came, %d left; want %d batches for %d pages", done, at(d, 2*n)[device], d.book.used[host], n/2, n)
 	}
 }
 

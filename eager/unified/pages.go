@@ -65,15 +65,25 @@ type storage struct {
 	spared  int64  // last kernel, counted likewise, that protects it
 }
 
+// choice says which pages of aged may leave.
+type choice uint8
+
+const (
+	unheld      choice = iota // those that no kernel holds
+	unprotected               // of them, those that the current kernel does not protect
+	numChoices
+)
+
 // book knows where every page is. All its operations work on runs: their cost
 // does not depend on the number of pages.
 type book struct {
 	storages []storage
 	runs     []run
 	spare    []int32 // unused runs
-	// candidate is the oldest run that is not protected; see book.victim.
-	candidate int32
-	now       int64 // kernels begun so far: the number of the current one
+	// oldest is where victims are looked for: no run of aged before it may
+	// leave, of all or of those that are not protected. See book.victim.
+	oldest [numChoices]int32
+	now    int64 // kernels begun so far: the number of the current one
 
 	used    [numPlaces]int64 // pages
 	room    [numPlaces]int64 // capacity; nowhere is unlimited
@@ -82,7 +92,7 @@ type book struct {
 }
 
 func newBook(deviceRoom, hostRoom, ssdRoom int64) *book {
-	b := &book{runs: make([]run, numLists), candidate: none}
+	b := &book{runs: make([]run, numLists), oldest: [numChoices]int32{none, none}}
 	b.room = [numPlaces]int64{nowhere: 1<<63 - 1, device: deviceRoom, host: hostRoom, ssd: ssdRoom}
 	for l := range b.runs {
 		b.runs[l] = run{storage: none, list: list(l), prev: int32(l), next: int32(l), left: none, right: none}
@@ -101,6 +111,27 @@ func (b *book) after(i int32, l list) int32 {
 		return n
 	}
 	return none
+}
+
+// victim is the first run of aged that may leave, none if there is none. It goes
+// on from where the last call ended; rewind has it begin anew, and is due when
+// storages are held or protected no more.
+func (b *book) victim(c choice) int32 {
+	v := b.oldest[c]
+	for v != none {
+		if s := &b.storages[b.runs[v].storage]; s.held == 0 && (c == unheld || s.spared != b.now) {
+			break
+		}
+		v = b.after(v, aged)
+	}
+	b.oldest[c] = v
+	return v
+}
+
+func (b *book) rewind() {
+	for c := range b.oldest {
+		b.oldest[c] = b.head(aged)
+	}
 }
 
 // at is storage id, one without pages if nothing was known of it.
@@ -161,8 +192,13 @@ func (b *book) link(i int32, l list) {
 	p := b.runs[l].prev
 	r.prev, r.next = p, int32(l)
 	b.runs[p].next, b.runs[l].prev = i, i
-	if l == aged && b.candidate == none {
-		b.candidate = i
+	if l != aged {
+		return
+	}
+	for c := range b.oldest {
+		if b.oldest[c] == none {
+			b.oldest[c] = i
+		}
 	}
 }
 
@@ -172,8 +208,10 @@ func (b *book) unlink(i int32) {
 	if r.list == idle {
 		return
 	}
-	if i == b.candidate {
-		b.candidate = b.after(i, aged)
+	for c := range b.oldest {
+		if b.oldest[c] == i {
+			b.oldest[c] = b.after(i, aged)
+		}
 	}
 	b.queued[r.list] -= r.len()
 	b.runs[r.prev].next, b.runs[r.next].prev = r.next, r.prev
