@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -516,5 +517,48 @@ func TestProfilerCosts(t *testing.T) {
 	want.PerOp = 7 * sim.Microsecond
 	if diff := cmp.Diff(want, priced.Costs()); diff != "" || priced.Fields() != plain.Fields() {
 		t.Error(diff)
+	}
+}
+
+// A setting of the device memory takes the place of an axis that says it the
+// other way; one of another kind is refused, and so are both at once.
+func TestMemorySettings(t *testing.T) {
+	byPercent := strings.Replace(fakeFile, `[axes]`, "[axes]\nhbm_percent = [75, 110]", 1)
+	bySize := strings.Replace(fakeFile, `[axes]`, "[axes]\nnode.device.hbm = [\"1GiB\", \"2GiB\"]", 1)
+	values := func(cells string) string {
+		var seen []string
+		for line := range strings.Lines(cells) {
+			if v := strings.TrimSpace(strings.Split(line, ",")[1]); !slices.Contains(seen, v) {
+				seen = append(seen, v)
+			}
+		}
+		return strings.Join(seen, " ")
+	}
+	for _, c := range []struct{ file, sets, want string }{
+		{byPercent, ``, "75 110"},
+		{byPercent, `node.device.hbm=["32GiB","40GiB"]`, "32GiB 40GiB"},
+		{byPercent, `node.device.hbm=32GiB`, "32GiB"},
+		{byPercent, `hbm_percent=[80,90]`, "80 90"},
+		{bySize, `hbm_percent=[80,90]`, "80 90"},
+		{bySize, `hbm_percent=80`, "80"},
+	} {
+		var args []string
+		if c.sets != "" {
+			args = []string{"-set", c.sets}
+		}
+		code, stdout, stderr := runFile(t, background, c.file, &fake{}, append(args, "-list")...)
+		if code != 0 || values(stdout) != c.want {
+			t.Errorf("-set %s: exit code %d, values %q, want %q: %s", c.sets, code, values(stdout), c.want, stderr)
+		}
+	}
+	claims := strings.Replace(byPercent, "[[claim]]", "[[claim]]\nwhere.hbm_percent = 75", 1)
+	for _, c := range []struct{ file, set, want string }{
+		{byPercent, "hbm_percent=75", "want one of them"},
+		{claims, "seed=1", `claim[0].where: no axis "hbm_percent"`},
+	} {
+		code, _, stderr := runFile(t, background, c.file, &fake{}, "-set", "node.device.hbm=32GiB", "-set", c.set, "-list")
+		if code != 2 || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("exit code %d, %q does not say %q", code, stderr, c.want)
+		}
 	}
 }

@@ -299,7 +299,26 @@ func (c *Config) applySettings(cmd *command) error {
 		}
 		c.Settings = append(c.Settings, set...)
 	}
+	c.settleMemory()
 	return c.settleSeries()
+}
+
+// settleMemory lets a setting of the device memory take the place of an axis that
+// says it the other way, as a size or a percentage: with both no cell could run.
+// The axis keeps its place and gets the setting's key and values.
+func (c *Config) settleMemory() {
+	other := map[string]string{"node.device.hbm": "hbm_percent", "hbm_percent": "node.device.hbm"}
+	for _, s := range c.Settings {
+		i := slices.IndexFunc(c.Axes, func(a Axis) bool { return a.Key == other[s.Key] })
+		if i < 0 {
+			continue
+		}
+		values, isList := s.Value.([]any)
+		if !isList || len(values) == 0 {
+			values = []any{s.Value}
+		}
+		c.Axes[i] = Axis{Key: s.Key, Values: values}
+	}
 }
 
 // settleSeries lets a setting decide about the files of a series, which are
@@ -315,7 +334,10 @@ func (c *Config) settleSeries() error {
 			return fmt.Errorf("%s: %s: a setting cannot change this; edit the file", s.Origin, s.Key)
 		}
 	}
-	return c.checkReports()
+	if err := c.checkReports(); err != nil { // settings may take away what reports refer to
+		return c.explain(err)
+	}
+	return nil
 }
 
 // shellSetting is what -set key=value means: paths are those of the shell, not

@@ -242,16 +242,12 @@ func groups(cells []*CellResult) [][]*CellResult {
 
 // printed is a cell's value as tables show it, "" if it has none.
 func printed(c *CellResult, column string) string {
-	if column == stallsColumn {
-		if c.Best < 0 {
-			return ""
-		}
-		return stallText(&c.Results[c.Best].Outcome)
-	}
 	v, ok := valueOf(c, column)
 	switch {
 	case !ok:
 		return ""
+	case textual(column):
+		return v.String()
 	case strings.HasSuffix(column, "_bytes"):
 		return gib(sim.Bytes(v.Number()))
 	case column == "iteration_time_ms":
@@ -284,15 +280,8 @@ func printed(c *CellResult, column string) string {
 
 // textual tells which columns hold words.
 func textual(column string) bool {
-	if column == stallsColumn {
-		return true
-	}
-	for _, c := range rowColumns() {
-		if c.Name == column {
-			return c.Kind == results.Text
-		}
-	}
-	return true // an axis or the column itself
+	c, ok := columnNamed(column)
+	return !ok || c.Kind == results.Text // an axis or the column itself has none
 }
 
 // heading is a column's name as tables show it: words and the unit printed.

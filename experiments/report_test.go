@@ -20,7 +20,7 @@ func grid(t *testing.T, strategies []string, columns map[string][]int64, order [
 	for _, column := range order {
 		for s, ms := range columns[column] {
 			p := &Point{Setup: Setup{Replications: 1, Workload: Workload{Kind: "decoder", Model: "llama2-7b", Seq: 4096}}, Layout: Layout{1, 1, 8}, Recompute: "none", MicroBatch: 1}
-			r := Result{Point: p, Outcome: Outcome{Time: sim.Time(ms) * sim.Millisecond, Tokens: 8000, Devices: 8}, Best: ms > 0, Ideal: &Outcome{Time: sim.Time(ms) * sim.Millisecond, PeakAllocated: 90}, Bounds: Bounds{Capacity: 60}}
+			r := Result{Point: p, Outcome: Outcome{Time: sim.Time(ms) * sim.Millisecond, Tokens: 8000, Devices: 8}, Best: ms > 0, Ideal: &Outcome{Time: sim.Time(ms) * sim.Millisecond, PeakAllocated: 90 * sim.GiB}, Bounds: Bounds{Capacity: 60 * sim.GiB}}
 			c := &CellResult{Cell: &Cell{Column: column, Strategy: strategies[s], Points: []*Point{p}}, Best: 0}
 			if ms == 0 {
 				r.Status, c.Best = OutOfHBM, -1
@@ -147,13 +147,13 @@ func TestTables(t *testing.T) {
 	cells := grid(t, []string{"base", "swap"}, map[string][]int64{"a": {250, 0}, "b": {500, 1000}}, []string{"a", "b"})
 	cells[0].Results[0].Outcome.Stalls[stream.SwapIn] = 3 * sim.Millisecond
 	cells[0].Results[0].Outcome.Stalls[stream.Fault] = 12340 * sim.Microsecond
-	list := c.table(&TableSpec{Show: []string{"layout", "tokens_per_s_per_device", "peak_reserved_bytes", "stalls_ms", "fraction_of_ideal", "multiple_of_hbm"}}, cells)
+	list := c.table(&TableSpec{Show: []string{"layout", "tokens_per_s_per_device", "peak_reserved_bytes", "stalls_ms", "fraction_of_ideal", "multiple_of_hbm", "capacity_bytes"}}, cells)
 	for i, row := range list.Rows {
 		if len(row) != len(list.Columns) {
 			t.Errorf("row %d has %d cells for %d columns", i, len(row), len(list.Columns))
 		}
 	}
-	if got := strings.Join(list.Rows[0], "|"); got != "a|base|tp1pp1dp8|4000|0.0|swap_in 3.0, fault 12.3|1.000|1.50" {
+	if got := strings.Join(list.Rows[0], "|"); got != "a|base|tp1pp1dp8|4000|0.0|swap_in 3.0, fault 12.3|1.000|1.50|60.0" {
 		t.Errorf("row %q", got)
 	}
 	if got := list.Rows[1][3]; got != "OOM: requested 3.000, free 1.000 of 60.0 GiB" {
@@ -178,7 +178,7 @@ func TestTables(t *testing.T) {
 // and every column has a glossary entry and a unit that the printer knows.
 func TestGlossary(t *testing.T) {
 	seen := map[string]bool{}
-	for _, col := range rowColumns() {
+	for _, col := range append(rowColumns(), tableColumns()...) {
 		if col.About == "" || seen[col.Name] {
 			t.Errorf("%s: want one entry with an explanation", col.Name)
 		}

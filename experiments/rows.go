@@ -51,9 +51,30 @@ func (s scope) covers(r *Result) bool {
 	return true
 }
 
-// stallsColumn is a column for tables alone: the causes that cost the compute
-// stream time, largest first.
-const stallsColumn = "stalls_ms"
+// tableColumns are columns for tables alone: what they say is in rows.csv in
+// other columns, or follows from the axes.
+func tableColumns() []rowColumn {
+	return []rowColumn{
+		{results.Column{Name: "stalls_ms", Kind: results.Text, About: "the causes that cost the compute stream time, in the order of the columns stall_..._ms"},
+			func(_ *CellResult, r *Result) results.Value { return results.TextValue(stallText(&r.Outcome)) }, fitting},
+		{results.Column{Name: "capacity_bytes", Kind: results.Integer, About: "what the allocator of a device may reserve; empty if it is unbounded"},
+			func(_ *CellResult, r *Result) results.Value {
+				if r.Bounds.Capacity == 0 {
+					return results.Value{}
+				}
+				return results.IntegerValue(int64(r.Bounds.Capacity))
+			}, possible},
+	}
+}
+
+// columnNamed finds a column that a table may show.
+func columnNamed(name string) (rowColumn, bool) {
+	columns := append(rowColumns(), tableColumns()...)
+	if i := slices.IndexFunc(columns, func(c rowColumn) bool { return c.Name == name }); i >= 0 {
+		return columns[i], true
+	}
+	return rowColumn{}, false
+}
 
 // rowColumns are the columns after the axes, in order. Their texts are the
 // glossary.
@@ -343,16 +364,14 @@ func rows(axes []Axis, cells []*CellResult) *results.Frame {
 	return f
 }
 
-// valueOf is one cell's figure in a column of rows.csv: that of its best
+// valueOf is one cell's figure in a column: that of its best
 // point, or, if nothing fits, of the point that showed it. The second result
 // is false if there is none.
 func valueOf(c *CellResult, column string) (results.Value, bool) {
 	r := representative(c)
-	for _, col := range rowColumns() {
-		if col.Name == column && col.after.covers(r) {
-			v := col.of(c, r)
-			return v, v.Present()
-		}
+	if col, ok := columnNamed(column); ok && col.after.covers(r) {
+		v := col.of(c, r)
+		return v, v.Present()
 	}
 	return results.Value{}, false
 }

@@ -529,7 +529,6 @@ func TestTraceNumbers(t *testing.T) {
 	run(file, exitDone, "0.028 ms")
 	run(file, exitInput, `step = 7: not for a file of format native; allowed for ascend, chrome, et`, "-set", "workload.step=7")
 	run(file, exitInput, `workload.step = 0.5: want a string`, "-set", "workload.step=0.5")
-	memory := "[axes]\nnode.device.hbm = [\"12GiB\", \"13GiB\"]\n"
-	run(file+memory, exitInput, `hbm_percent = 80: takes the place of node.device.hbm = "12GiB"; want one of them`, "-set", "hbm_percent=80")
+	run(strings.Replace(file, "node.name", "node.device.hbm = \"12GiB\"\nnode.name", 1), exitInput, `hbm_percent = 80: takes the place of node.device.hbm = "12GiB"; want one of them`, "-set", "hbm_percent=80")
 	run(file, exitDone, "0.028 ms", "-set", "hbm_percent=80")
 }

@@ -306,15 +306,17 @@ func (c *Config) axisKeys() []string {
 	return keys
 }
 
-// checkColumn refuses a name that rows.csv will not have.
+// checkColumn refuses a name that neither rows.csv nor tables have.
 func (c *Config) checkColumn(path, name string) error {
-	frame := newFrame(c.Axes)
-	if frame.Index(name) >= 0 || name == stallsColumn {
-		return nil
-	}
-	have := []string{stallsColumn}
-	for _, col := range frame.Columns {
+	var have []string
+	for _, col := range tableColumns() {
 		have = append(have, col.Name)
+	}
+	for _, col := range newFrame(c.Axes).Columns {
+		have = append(have, col.Name)
+	}
+	if slices.Contains(have, name) {
+		return nil
 	}
 	return &keyError{path, fmt.Sprintf(" = %q: no such column; nearest is %s", name, nearest.Name(name, have))}
 }
