@@ -27,10 +27,22 @@ func (c *Config) table(spec *TableSpec, cells []*CellResult) *paper.Table {
 	default:
 		c.list(t, spec, cells)
 	}
+	for _, cell := range cells {
+		for _, complaint := range representative(cell).Outcome.Complaints {
+			note(t, cell.Cell.Strategy+": "+complaint+".")
+		}
+	}
 	if t.Title = spec.Title; t.Title == "" {
 		t.Title = c.Title
 	}
 	return t
+}
+
+// note puts a line below a table, once.
+func note(t *paper.Table, line string) {
+	if !slices.Contains(t.Notes, line) {
+		t.Notes = append(t.Notes, line)
+	}
 }
 
 // list has one line per cell and one column per name in show.
@@ -40,11 +52,11 @@ func (c *Config) list(t *paper.Table, spec *TableSpec, cells []*CellResult) {
 	if spec.BestFirst {
 		cells, ranks = ranking(cells)
 		t.Columns = append(t.Columns, paper.Column{Name: "rank", Number: true})
-		note := "Rank 1 is recommended: of the strategies that fit the fastest, of equals the first of the file."
+		advice := "Rank 1 is recommended: of the strategies that fit the fastest, of equals the first of the file."
 		if len(cells) > 0 && len(ranks) == 0 {
-			note = "No strategy fits: nothing is recommended."
+			advice = "No strategy fits: nothing is recommended."
 		}
-		t.Notes = append(t.Notes, note)
+		note(t, advice)
 	}
 	t.Columns = append(t.Columns, paper.Column{Name: "strategy"})
 	for _, name := range show {
@@ -52,9 +64,7 @@ func (c *Config) list(t *paper.Table, spec *TableSpec, cells []*CellResult) {
 	}
 	for _, cell := range cells {
 		if impossible(cell) {
-			if note := "Impossible: " + cell.Results[0].Why + "."; !slices.Contains(t.Notes, note) {
-				t.Notes = append(t.Notes, note)
-			}
+			note(t, "Impossible: "+cell.Results[0].Why+".")
 		}
 		line := append([]string{cell.Cell.Column}, cell.Cell.Axes...)
 		if spec.BestFirst {

@@ -345,6 +345,23 @@ func TestBestFirst(t *testing.T) {
 	}
 }
 
+// What a policy could not do stands once below every kind of table.
+func TestComplaints(t *testing.T) {
+	c := &Config{Strategies: []Strategy{{Name: "base"}, {Name: "swap"}}}
+	cells := grid(t, []string{"base", "swap"}, map[string][]int64{"a": {250, 0}, "b": {500, 1000}}, []string{"a", "b"})
+	for i := range cells {
+		if cells[i].Cell.Strategy == "swap" {
+			cells[i].Results[0].Outcome.Complaints = []string{"swaps nothing"}
+		}
+	}
+	for _, spec := range []TableSpec{{Show: []string{"layout"}, BestFirst: true}, {Value: "iteration_time_ms"}} {
+		notes := c.table(&spec, cells).Notes
+		if last := len(notes) - 1; last != 1 || notes[last] != "swap: swaps nothing." {
+			t.Errorf("notes %q", notes)
+		}
+	}
+}
+
 // Free memory that is in too small pieces is told so.
 func TestOutOfMemoryText(t *testing.T) {
 	for want, o := range map[string]*OOM{

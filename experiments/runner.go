@@ -92,6 +92,9 @@ type Outcome struct {
 	// reading; Notes says it.
 	Inferred, Repaired, Skipped int64
 	Notes                       []string
+	// Complaints say why the policy could not do what it is for; tables print
+	// them below.
+	Complaints []string
 
 	Ops         int64 // program operators of the run
 	Events      uint64

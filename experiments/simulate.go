@@ -17,6 +17,7 @@ import (
 
 	"smartswap/eager"
 	"smartswap/eager/alloc"
+	"smartswap/eager/remat"
 	"smartswap/eager/stream"
 	"smartswap/eager/swap"
 	"smartswap/eager/unified"
@@ -523,7 +524,7 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 	if err != nil {
 		return nil, err
 	}
-	_, profiler, err := p.policy()
+	policy, profiler, err := p.policy()
 	if err != nil {
 		return nil, err
 	}
@@ -576,6 +577,15 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		}
 		t.label(o)
 	}
+	if l := policy.Needs().Lineage; l.Keep && !l.Communication {
+		again, err := anyAgain(w, int(p.Iterations))
+		if err != nil {
+			return nil, err
+		}
+		if !again {
+			o.Complaints = append(o.Complaints, nothingAgain)
+		}
+	}
 	if passes != nil {
 		o.Passes = passes.ranks
 		for i := range o.Passes {
@@ -599,6 +609,23 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 		}
 	}
 	return o, nil
+}
+
+// nothingAgain is the complaint of a policy that discards what can be made again.
+const nothingAgain = "recomputes nothing, since the job says of no operator that it may run again"
+
+// anyAgain tells whether some operator of the iterations makes something that can
+// be made again.
+func anyAgain(w workloads.Workload, iterations int) (bool, error) {
+	for i := range iterations {
+		for r := range w.Ranks() {
+			p, err := w.Program(r, i)
+			if err != nil || remat.Any(p) {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
 }
 
 // tokens is the number of tokens of an iteration, the mean over iterations from

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -531,4 +532,39 @@ func TestTraceNumbers(t *testing.T) {
 	run(file, exitInput, `workload.step = 0.5: want a string`, "-set", "workload.step=0.5")
 	run(strings.Replace(file, "node.name", "node.device.hbm = \"12GiB\"\nnode.name", 1), exitInput, `hbm_percent = 80: takes the place of node.device.hbm = "12GiB"; want one of them`, "-set", "hbm_percent=80")
 	run(file, exitDone, "0.028 ms", "-set", "hbm_percent=80")
+}
+
+// A policy that recomputes says so where nothing may run again, whether the job
+// fits or not: operators without the word, and those that change what they read.
+func TestNothingRunsAgain(t *testing.T) {
+	text := func(op string) string {
+		return "smartswap-trace 1\nworkload a\ntokens 0\nname \"f\"\nname \"x\"\n\nrank devices=0 stage=0\n\nprogram train\nmark iteration-begin\nmark forward-begin 1 0\n" +
+			"type 0 1048576 activation bf16 1024x512 \"x\"\nkernel 0 measured family=elementwise time=4000000\n" + op + "mark forward-end 1 0\ndrop 0\nmark iteration-end\niterations 0\n\nend\n"
+	}
+	const makes = "op \"f\" k0 w0:0\n"
+	for _, c := range []struct {
+		ops      string
+		options  map[string]any
+		complain bool
+	}{
+		{makes, nil, true},
+		{makes, map[string]any{"replay_communication": true}, false}, // collectives might
+		{makes[:len(makes)-1] + " replayable\n", nil, false},
+		{makes + "op \"f\" k0 u0 replayable\n", nil, true},
+		{makes + "op \"f\" k0 r0 replayable\n", nil, true}, // makes nothing
+	} {
+		path := filepath.Join(t.TempDir(), "a.trace")
+		if err := os.WriteFile(path, []byte(text(c.ops)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, percent := range []int64{50, 200} {
+			o, err := NewSimulator().Run(logged(path, c.options, percent))
+			if err != nil {
+				t.Fatalf("%q: %v", c.ops, err)
+			}
+			if got := slices.Contains(o.Complaints, nothingAgain); got != c.complain || (o.OOM != nil) != (percent == 50) {
+				t.Errorf("%q, %v, %d %%: complaints %q, out of memory %v", c.ops, c.options, percent, o.Complaints, o.OOM)
+			}
+		}
+	}
 }

@@ -132,21 +132,38 @@ func (l *Lineage) New(id int64, pc int, in *workloads.Instr, args []workloads.Ar
 			op.Roles[i] = policies.View
 		}
 	}
-	op.lost = !(collective || in.Flags&workloads.Replayable != 0 && in.Lane == workloads.Compute && in.Kernel >= 0) || !op.pure()
+	op.lost = !(collective || replayable(in)) || !pure(args)
 	return op
 }
 
-// pure tells whether an operator leaves what it reads as it was.
-func (op *Op) pure() bool {
-	for i, role := range op.Roles {
-		switch role {
-		case policies.Changed:
+// Any tells whether an operator of p, other than a collective, makes something
+// that can be made again. Without one no storage to which the program has a
+// reference may be discarded.
+func Any(p *workloads.Program) bool {
+	return slices.ContainsFunc(p.Instrs, func(in workloads.Instr) bool {
+		if in.Kind != workloads.Op || !replayable(&in) {
 			return false
-		case policies.Output:
-			for j, other := range op.Roles {
-				if other != policies.Output && op.Args[j] == op.Args[i] {
-					return false
-				}
+		}
+		args := p.Args[in.ArgLo:in.ArgHi]
+		return pure(args) && slices.ContainsFunc(args, func(a workloads.Arg) bool { return a.Mode == workloads.Write })
+	})
+}
+
+// replayable tells of an operator that runs on the compute stream and does the
+// same each time.
+func replayable(in *workloads.Instr) bool {
+	return in.Flags&workloads.Replayable != 0 && in.Lane == workloads.Compute && in.Kernel >= 0
+}
+
+// pure tells whether an operator leaves what it reads as it was.
+func pure(args []workloads.Arg) bool {
+	for _, a := range args {
+		switch a.Mode {
+		case workloads.Update:
+			return false
+		case workloads.Write:
+			if slices.ContainsFunc(args, func(b workloads.Arg) bool { return b.Mode != workloads.Write && b.Storage == a.Storage }) {
+				return false
 			}
 		}
 	}
