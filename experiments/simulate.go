@@ -299,10 +299,10 @@ func (s *Simulator) workload(p *Point, node *hw.Node) (workloads.Workload, error
 }
 
 // policyOptions are those of the strategy, with the point's seed for a policy that
-// draws at random and is given none.
-func (p *Point) policyOptions(seeded bool) policies.Params {
+// draws at random with them and is given none.
+func (p *Point) policyOptions(r policies.Registration) policies.Params {
 	options := maps.Clone(policies.Params(p.Strategy.Options))
-	if _, given := options["seed"]; seeded && !given {
+	if _, given := options["seed"]; !given && r.Seeded != nil && r.Seeded(options) {
 		if options == nil {
 			options = policies.Params{}
 		}
@@ -552,7 +552,7 @@ func (s *Simulator) Observe(p *Point, observers ...eager.Observer) (*Outcome, er
 	report, err := eager.Run(eager.Config{
 		Node: node, Workload: w, Profiler: profiler, AlwaysProfile: p.Strategy.AlwaysProfile,
 		NewPolicy: func() (policies.Policy, error) {
-			return registration.New(p.policyOptions(registration.Seeded))
+			return registration.New(p.policyOptions(registration))
 		},
 		Allocator: p.Allocator, Pinned: p.Pinned, Executor: p.Executor, Unified: p.Unified, DirectAsBuilt: p.DirectAsBuilt,
 		Unbounded: p.Strategy.Ideal, HBM: hbm, HostNone: p.Host == "none",

@@ -15,6 +15,7 @@ import (
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
 	"smartswap/policies"
+	"smartswap/policies/registry"
 	"smartswap/sim"
 	"smartswap/workloads"
 )
@@ -565,6 +566,33 @@ func TestNothingRunsAgain(t *testing.T) {
 			if got := slices.Contains(o.Complaints, nothingAgain); got != c.complain || (o.OOM != nil) != (percent == 50) {
 				t.Errorf("%q, %v, %d %%: complaints %q, out of memory %v", c.ops, c.options, percent, o.Complaints, o.OOM)
 			}
+		}
+	}
+}
+
+// A policy that draws at random gets the run's seed, unless it has its own; the
+// strategy's options, which cells share, stay as they are.
+func TestPolicySeed(t *testing.T) {
+	r, err := registry.Lookup("dtr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		policy policies.Registration
+		given  map[string]any
+		want   any
+	}{
+		{r, nil, nil},
+		{r, map[string]any{"sample_tensors": true}, int64(5)},
+		{r, map[string]any{"sample_tensors": true, "seed": int64(7)}, int64(7)},
+		{policies.LRU(), nil, nil},
+		{policies.Registration{Seeded: func(policies.Params) bool { return true }}, nil, int64(5)},
+	} {
+		p := logged("", c.given, 100)
+		p.Seed = 5
+		before := len(c.given)
+		if got := p.policyOptions(c.policy)["seed"]; got != c.want || len(c.given) != before {
+			t.Errorf("%s with %v: seed %v, want %v", c.policy.Name, c.given, got, c.want)
 		}
 	}
 }

@@ -13,9 +13,10 @@ import (
 type Registration struct {
 	Name, About string
 	Grade       Grade
-	// Seeded tells of a policy that draws at random, by its option seed: the
-	// run's, unless it is given. All ranks draw alike.
-	Seeded bool
+	// Seeded tells of options with which the policy draws at random, by its option
+	// seed: the run's, unless it is given. All ranks draw alike. nil = it never
+	// draws.
+	Seeded func(Params) bool
 	// New makes a fresh policy for one rank of one run. Options that it does
 	// not know, or that are out of range, are an error of one line.
 	New func(Params) (Policy, error)

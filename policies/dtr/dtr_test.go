@@ -20,6 +20,35 @@ func TestConform(t *testing.T) {
 	policytest.Conform(t, dtr.Registration(), policies.Params{"sample_tensors": true, "ignore_small_tensors": true, "seed": int64(7)}, policies.Params{"release": "plain"})
 }
 
+// TestSeed: a seed belongs to sampling, and a run gives its own there alone.
+func TestSeed(t *testing.T) {
+	r := dtr.Registration()
+	for _, c := range []struct {
+		options policies.Params
+		seeded  bool
+		refused string
+	}{
+		{nil, false, ""},
+		{policies.Params{"sample_tensors": true}, true, ""},
+		{policies.Params{"sample_tensors": true, "seed": int64(0)}, true, ""},
+		{policies.Params{"sample_tensors": false}, false, ""},
+		{policies.Params{"seed": int64(0)}, false, "policies: option seed = 0: nothing is drawn at random; allowed only with sample_tensors = true"},
+		{policies.Params{"sample_tensors": false, "seed": int64(7)}, false, "policies: option seed = 7: nothing is drawn at random; allowed only with sample_tensors = true"},
+		{policies.Params{"sample_tensors": int64(1)}, false, "policies: option sample_tensors = 1: must be true or false"},
+	} {
+		if got := r.Seeded(c.options); got != c.seeded {
+			t.Errorf("%v: seeded %v, want %v", c.options, got, c.seeded)
+		}
+		refused := ""
+		if _, err := r.New(c.options); err != nil {
+			refused = err.Error()
+		}
+		if refused != c.refused {
+			t.Errorf("%v: %q, want %q", c.options, refused, c.refused)
+		}
+	}
+}
+
 // TestByHand follows a log with pencil and paper. It is
 //
 //	w: 100 bytes, there from the start      time

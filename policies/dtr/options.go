@@ -1,6 +1,7 @@
 package dtr
 
 import (
+	"fmt"
 	"math"
 
 	"smartswap/policies"
@@ -32,7 +33,8 @@ type Options struct {
 	// of the paper; its switches have these names).
 
 	// SampleTensors looks at the root of the number of candidates, rounded up,
-	// drawn at random by Seed for each storage that is to leave.
+	// drawn at random by Seed for each storage that is to leave. Without it there is
+	// nothing to seed, and a seed is refused.
 	SampleTensors bool
 	// IgnoreSmallTensors leaves out candidates of less than a hundredth of the
 	// mean size of all storages that operators have made so far, unless there are
@@ -59,7 +61,11 @@ type Options struct {
 // Registration is the policy's line in the table of policies.
 func Registration() policies.Registration {
 	return policies.Registration{
-		Name: "dtr", Seeded: true,
+		Name: "dtr",
+		Seeded: func(p policies.Params) bool {
+			sampled, _ := p["sample_tensors"].(bool)
+			return sampled
+		},
 		About: "reactive: when an allocation fails, discard what is cheapest to make again, and run its operators again when it is needed",
 		New: func(p policies.Params) (policies.Policy, error) {
 			o := Options{Heuristic: "dtr", Release: "eager", Limit: 4, Duplicates: "apart"}
@@ -77,6 +83,9 @@ func Registration() policies.Registration {
 			r.Bool("compat_foresight", &o.Foresight)
 			if err := r.Done(); err != nil {
 				return nil, err
+			}
+			if seed, given := p["seed"]; given && !o.SampleTensors {
+				return nil, fmt.Errorf("policies: option seed = %v: nothing is drawn at random; allowed only with sample_tensors = true", seed)
 			}
 			return New(o), nil
 		},
