@@ -16,6 +16,7 @@ import (
 	"smartswap/eager/alloc"
 	"smartswap/eager/swap"
 	"smartswap/eager/unified"
+	"smartswap/internal/paths"
 	"smartswap/sim"
 	"smartswap/workloads"
 )
@@ -378,7 +379,7 @@ const maxFile = 1 << 20
 func Load(path string) (*Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
+		return nil, paths.Error(path, err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: not a file; want an experiment file", path)
@@ -388,7 +389,7 @@ func Load(path string) (*Config, error) {
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
+		return nil, paths.Error(path, err)
 	}
 	return Parse(path, string(content))
 }

@@ -305,7 +305,7 @@ func TestBadInput(t *testing.T) {
 		{name: "missing model", old: `model = "llama2-7b"`, new: "", want: []string{"workload.model: missing"}},
 		{name: "unknown model", old: "llama2-7b", new: "llama-7b", want: []string{`.toml:7: workload.model = "llama-7b"`, "llama2-7b"}},
 		{name: "missing node", old: `node.name = "910b2-8"`, new: "", want: []string{"node.name: missing"}},
-		{name: "unknown node", old: "910b2-8", new: "910b2", want: []string{`.toml:3: node.name = "910b2"`, "910b2-8"}},
+		{name: "unknown node", old: "910b2-8", new: "910b2", want: []string{`.toml:3: node.name: unknown node "910b2"`, "910b2-8"}},
 		{name: "unknown node key", old: `node.name = "910b2-8"`, new: "node.name = \"910b2-8\"\nnode.link.rat = \"1GB/s\"", want: []string{".toml:4: node.link.rat", "link.rate"}},
 		{name: "node value without a unit", old: `node.name = "910b2-8"`, new: "node.name = \"910b2-8\"\nnode.link.rate = 5", want: []string{".toml:4: node.link.rate = 5"}},
 		{name: "negative bandwidth", old: `node.name = "910b2-8"`, new: "node.name = \"910b2-8\"\nnode.link.rate = \"-5GB/s\"", want: []string{`.toml:4: node.link.rate = "-5GB/s"`}},

@@ -18,6 +18,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"smartswap/internal/nearest"
+	"smartswap/internal/paths"
 	"smartswap/paper"
 	"smartswap/results"
 )
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, r Runner,
 	}
 	golden := filepath.Join(cmd.golden, e.name, "rows.csv")
 	if _, err := os.Stat(golden); cmd.check && err != nil {
-		if _, err := os.Stat(cmd.golden); err != nil {
+		if folder, err := os.Stat(cmd.golden); err != nil || !folder.IsDir() {
 			fmt.Fprintf(stderr, "experiment: -check: nothing was compared: %s is sound, but there is no folder %s here; run this where the project is, or name the folder with -golden\n", cmd.config, cmd.golden)
 			return exitInput
 		}
@@ -498,7 +499,7 @@ func (e *experiment) run(ctx context.Context, stdout, stderr io.Writer, golden s
 	}
 	if ctx.Err() == nil {
 		if err := os.MkdirAll(e.folder, 0o777); err != nil { // before the work, not after it
-			return fmt.Errorf("-out %s: %w", e.cmd.out, err)
+			return fmt.Errorf("-out: %w", paths.Error(e.folder, err))
 		}
 	}
 	for _, l := range e.left {

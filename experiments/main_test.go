@@ -286,10 +286,15 @@ func TestGolden(t *testing.T) {
 		t.Errorf("-check without committed results: exit code %d, %d runs, %s%s", code, idle.runs.Load(), stdout, stderr)
 	}
 	// Without even the folder, nobody looked: as from another working directory.
-	absent := filepath.Join(golden, "none")
-	if code, stdout, stderr := runFile(t, background, fakeFile, idle, "-check", "-out", out, "-golden", absent); code != 2 || idle.runs.Load() != 0 ||
-		stdout != "" || !strings.Contains(stderr, "nothing was compared") || !strings.Contains(stderr, absent) || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("-check without the folder: exit code %d, %d runs, %s%s", code, idle.runs.Load(), stdout, stderr)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, absent := range []string{filepath.Join(golden, "none"), file} {
+		if code, stdout, stderr := runFile(t, background, fakeFile, idle, "-check", "-out", out, "-golden", absent); code != 2 || idle.runs.Load() != 0 ||
+			stdout != "" || !strings.Contains(stderr, "nothing was compared") || !strings.Contains(stderr, absent) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("-check without the folder: exit code %d, %d runs, %s%s", code, idle.runs.Load(), stdout, stderr)
+		}
 	}
 	if code, stderr := call(&fake{}, "-regen"); code != 0 {
 		t.Fatal(stderr)

@@ -84,7 +84,7 @@ func loadNode(table map[string]any) (*hw.Node, error) {
 	}
 	n, err := hw.Load(name)
 	if err != nil {
-		return nil, &keyError{"node.name", fmt.Sprintf(" = %q: %v", name, err)}
+		return nil, &keyError{"node.name", ": " + err.Error()} // which names it
 	}
 	for _, l := range leaves(nil, table) {
 		key := strings.Join(l.path, ".")
@@ -762,7 +762,7 @@ func (s *Simulator) trace(p *Point) (*openTrace, error) {
 	}
 	open, report, err := trace.Open(path, opt)
 	if err != nil {
-		return nil, &keyError{"workload.trace", fmt.Sprintf(" = %q: %v", w.Trace, err)}
+		return nil, &keyError{"workload.trace", ": " + err.Error()} // which names it
 	}
 	t := &openTrace{open, report}
 	s.traces[key] = t

@@ -394,7 +394,7 @@ func TestTimesErrors(t *testing.T) {
 		{"ratio bound", list + "ratio_at_most = 5\n", `times[0].ratio_at_most = 5: want ratios to hold against it`},
 		{"ratio of left out", list + "prefix = \"KOR-\"\nevery = 100\nratios = [\"KOR-034/KOR-035\"]\nratio_at_most = 5\n", `times[0].ratios: no job "KOR-034" in the list`},
 		{"ratio job", list + "ratios = [\"KOR-034/KOR-999\"]\n", `times[0].ratios: no job "KOR-999" in the list`},
-		{"node", "[[times]]\nname = \"a\"\nsource = \"vtrain\"\nfile = \"%s\"\nnode.name = \"a100\"\n", `times "a": line 2: node.name = "a100"`},
+		{"node", "[[times]]\nname = \"a\"\nsource = \"vtrain\"\nfile = \"%s\"\nnode.name = \"a100\"\n", `times "a": line 2: node.name: unknown node "a100"`},
 		{"key", list + "files = \"x\"\n", "unknown key; nearest is file"},
 	} {
 		path, err := filepath.Abs("published/testdata/vtrain.csv")

@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"smartswap/internal/nearest"
+	"smartswap/internal/paths"
 )
 
 // catalog holds one file per device and one per node. A file gives numbers as
@@ -60,7 +61,10 @@ func Load(name string) (*Node, error) {
 		return nil, err
 	}
 	n.Name = strings.TrimSuffix(filepath.Base(name), ".toml")
-	return n, n.Validate()
+	if err := n.Validate(); err != nil {
+		return nil, fmt.Errorf("node %q: %w", name, err)
+	}
+	return n, nil
 }
 
 // apply puts the numbers of a file over n, after those of the files it
@@ -120,7 +124,10 @@ func (n *Node) apply(kind, name string, trail []string) error {
 func readFile(kind, name string) (string, error) {
 	if strings.HasSuffix(name, ".toml") {
 		text, err := os.ReadFile(name)
-		return string(text), err
+		if err != nil {
+			return "", paths.Error(name, err)
+		}
+		return string(text), nil
 	}
 	known := catalogNames(kind)
 	if !slices.Contains(known, name) {

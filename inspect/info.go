@@ -18,6 +18,14 @@ func recorded(w workloads.Workload) int {
 	return 1
 }
 
+// checkIteration refuses a number that no recorded iteration has.
+func checkIteration(w workloads.Workload, iteration int) error {
+	if n := recorded(w); iteration < 0 || iteration >= n {
+		return fmt.Errorf("-iteration %d: %s has iterations 0 to %d", iteration, w.Name(), n-1)
+	}
+	return nil
+}
+
 // runInfo tells what is in a workload.
 func runInfo(c *call) error {
 	opt := c.traceFlags()
@@ -26,11 +34,14 @@ func runInfo(c *call) error {
 	if err := c.parse(1); err != nil {
 		return err
 	}
-	if *iteration < 0 || *top < 0 {
-		return fmt.Errorf("-iteration %d -top %d: want 0 or more", *iteration, *top)
+	if *top < 0 {
+		return fmt.Errorf("-top %d: want 0 or more", *top)
 	}
 	w, rep, err := c.open(c.args[0], opt)
 	if err != nil {
+		return err
+	}
+	if err := checkIteration(w, *iteration); err != nil {
 		return err
 	}
 	tokens := "" // which most formats do not tell

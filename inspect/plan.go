@@ -51,17 +51,18 @@ func runPlan(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err := checkIteration(w, *iteration); err != nil {
+		return err
+	}
 	switch {
 	case *rank < 0 || *rank >= len(w.Ranks()):
 		return fmt.Errorf("-rank %d: %s has ranks 0 to %d", *rank, w.Name(), len(w.Ranks())-1)
-	case *iteration < 0 || *iteration >= recorded(w):
-		return fmt.Errorf("-iteration %d: %s has iterations 0 to %d", *iteration, w.Name(), recorded(w)-1)
 	case *layers < 0:
 		return fmt.Errorf("-layers %d: want 0 or more", *layers)
 	}
 	n, err := hw.Load(*node)
 	if err != nil {
-		return fmt.Errorf("-node %s: %w", *node, err)
+		return fmt.Errorf("-node: %w", err) // which names it
 	}
 	obs, err := profile(w, n, *rank, *iteration, *layers)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"plan", "-set", "window", file}, "want key=value"},
 		{[]string{"plan", "-rank", "1", file}, "ranks 0 to 0"},
 		{[]string{"plan", "-iteration", "1", file}, "iterations 0 to 0"},
-		{[]string{"plan", "-node", "910b", file}, "-node 910b"},
+		{[]string{"plan", "-node", "910b", file}, `-node: unknown node "910b"`},
 		{[]string{"plan", "-layers", "-1", file}, "want 0 or more"},
 		{[]string{"layered", "-layers", "0", file}, "allowed: 1 to 1000"},
 		{[]string{"layered", "-op", "2m", file}, "allowed: 0 to 1m"},

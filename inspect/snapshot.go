@@ -16,6 +16,7 @@ import (
 	"smartswap/eager/alloc/history"
 	"smartswap/formats/snapshot"
 	"smartswap/hw"
+	"smartswap/internal/paths"
 	"smartswap/paper"
 	"smartswap/sim"
 	"smartswap/workloads/trace"
@@ -37,7 +38,7 @@ func runSnapshot(c *call) error {
 	}
 	n, err := hw.Load(*node)
 	if err != nil {
-		return fmt.Errorf("-node %s: %w", *node, err)
+		return fmt.Errorf("-node: %w", err) // which names it
 	}
 	s, err := readSnapshot(c.args[0])
 	if err != nil {
@@ -80,7 +81,7 @@ func runSnapshot(c *call) error {
 func readSnapshot(path string) (*snapshot.Snapshot, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, paths.Error(path, err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {

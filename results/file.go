@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"smartswap/internal/paths"
 )
 
 // WriteFile writes a file through a temporary neighbour and a rename, so that
@@ -13,7 +15,7 @@ import (
 // folders are made.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return fmt.Errorf("results: %w", err)
+		return fmt.Errorf("results: %w", paths.Error(path, err))
 	}
 	// The whole content is made first: an error while it is being made
 	// leaves no temporary file.
@@ -23,12 +25,12 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return fmt.Errorf("results: %w", err)
+		return fmt.Errorf("results: %w", paths.Error(path, err))
 	}
 	defer func() {
 		if err != nil {
 			os.Remove(tmp.Name())
-			err = fmt.Errorf("results: %w", err)
+			err = fmt.Errorf("results: %w", paths.Error(path, err))
 		}
 	}()
 	if _, err := tmp.Write(content.Bytes()); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"smartswap/formats/native"
 	"smartswap/formats/notes"
+	"smartswap/internal/paths"
 	"smartswap/workloads"
 )
 
@@ -95,7 +96,7 @@ func Open(path string, opt Options) (workloads.Workload, Report, error) {
 	var rep Report
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, rep, err
+		return nil, rep, paths.Error(path, err)
 	}
 	f := folder(path)
 	if !info.IsDir() {
@@ -292,9 +293,12 @@ func openNative(rep *Report, path string, opt Options) (t *native.Trace, err err
 func readFile(rep *Report, path string, opt Options, read func(r io.Reader, name string) error) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return paths.Error(path, err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return fmt.Errorf("%s: is a folder; allowed: a file", path)
+	}
 	rep.Files = append(rep.Files, path)
 	in := bufio.NewReaderSize(f, 64<<10)
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -361,13 +365,13 @@ func Export(path string, w workloads.Workload, n int) error {
 func Create(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return paths.Error(path, err)
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
 			os.Remove(f.Name())
-			err = fmt.Errorf("%s: %w", path, err)
+			err = paths.Error(path, err)
 		}
 	}()
 	var out io.Writer = f

@@ -351,7 +351,7 @@ func TestBadFiles(t *testing.T) {
 		opt  trace.Options
 		want string
 	}{
-		"missing":           {"testdata/none", trace.Options{}, "no such file"},
+		"missing":           {"testdata/none", trace.Options{}, "testdata/none: no such file"},
 		"empty":             {make("empty", ""), trace.Options{}, "empty:1: the file is empty"},
 		"unknown":           {make("unknown", "{\"events\": []}"), trace.Options{}, "unknown format"},
 		"truncated times":   {make("cudnn64.txt", strings.Join(lines[:10], "")), trace.Options{}, "10 kernel times, but the network has 19 kernels"},
@@ -361,6 +361,7 @@ func TestBadFiles(t *testing.T) {
 		"no batch":          {make("times.txt", string(text)), trace.Options{}, "the name does not tell the batch size"},
 		"negative batch":    {small, trace.Options{Batch: -1}, "batch size -1; allowed: 1 to"},
 		"no net":            {small, trace.Options{Net: filepath.Join(dir, "none")}, "no such file"},
+		"net is a folder":   {small, trace.Options{Net: dir}, dir + ": is a folder; allowed: a file"},
 		"damaged net":       {small, trace.Options{Net: make("net", "300\nTanh\n")}, "net:2: the file ends inside a record"},
 		"no tables":         {small, trace.Options{Net: make("printed", "Net(")}, "Small-64.kernels.csv.gz: no such file"},
 		"scratch":           {small, trace.Options{Scratch: make("scratch", "0000 1 B\n")}, "1 workspaces, but the network has 19 kernels"},
