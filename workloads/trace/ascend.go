@@ -226,7 +226,7 @@ func (a *ascendReader) samples(path string) {
 	})
 	switch {
 	case err != nil:
-		a.rep.note(Skipped, path, "%v", err)
+		a.skip(path, err)
 	case peak > 0:
 		a.rep.note(Inferred, path, "recorded peaks, for comparison: allocated %d bytes, reserved %d bytes", peak, reserved)
 	}
@@ -240,7 +240,7 @@ func (a *ascendReader) steps(path string) {
 		return err
 	})
 	if err != nil {
-		a.rep.note(Skipped, path, "%v", err)
+		a.skip(path, err)
 		return
 	}
 	sum, length := sim.Time(0), sim.Time(0)
@@ -253,6 +253,13 @@ func (a *ascendReader) steps(path string) {
 	if sum != 0 {
 		a.rep.note(Inferred, path, "recorded, for comparison: step %v, computing %v; the kernels compute %v", length, sum, a.compute)
 	}
+}
+
+// skip notes a file that is not needed and was not read because of err, which
+// begins with the path.
+func (a *ascendReader) skip(path string, err error) {
+	line, what, _ := strings.Cut(strings.TrimPrefix(err.Error(), path), ": ")
+	a.rep.note(Skipped, path+line, "%s", what)
 }
 
 // readOptional is readFile for a file that need not be there.

@@ -214,3 +214,21 @@ func TestDamaged(t *testing.T) {
 		}
 	}
 }
+
+// A table that is only compared with does not have to be sound; the note names it
+// once, with the line.
+func TestDamagedComparison(t *testing.T) {
+	dir := smallAscend(t)
+	table := filepath.Join(dir, "ASCEND_PROFILER_OUTPUT", "memory_record.csv")
+	write(t, table, "Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB)\nPTA,x,1,1\n")
+	_, rep := open(t, dir, trace.Options{})
+	var notes []string
+	for _, n := range rep.Notes {
+		if s := n.String(); strings.Contains(s, "memory_record") {
+			notes = append(notes, s)
+		}
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], table+":2: skipped: ") || strings.Count(notes[0], table) != 1 {
+		t.Errorf("%q", notes)
+	}
+}
