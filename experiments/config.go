@@ -46,6 +46,7 @@ type Config struct {
 	Settings []Setting
 
 	base  Setup
+	own   []string // keys of the file's [workload]
 	quick map[string]any
 	lines lines
 }
@@ -271,8 +272,12 @@ func (s *Setup) fields() []field {
 }
 
 func (w *Workload) fields() []field {
+	return slices.Concat([]field{{key: "kind", set: choice(&w.Kind, "decoder", "trace")}}, w.decoderFields(), w.traceFields())
+}
+
+// decoderFields are the keys of kind "decoder".
+func (w *Workload) decoderFields() []field {
 	return []field{
-		{key: "kind", set: choice(&w.Kind, "decoder", "trace")},
 		{key: "model", set: text(&w.Model)},
 		{key: "layers", set: integer(&w.Layers, 1, maxLayers)},
 		{key: "hidden", set: integer(&w.Hidden, 1, maxHidden)},
@@ -284,6 +289,12 @@ func (w *Workload) fields() []field {
 		{key: "framework", set: choice(&w.Framework, string(workloads.MegatronCore), string(workloads.Megatron2021), string(workloads.Megatron2022))},
 		{key: "sequence_parallel", set: flag(&w.SequenceParallel)},
 		{key: "fold", set: flag(&w.Fold)},
+	}
+}
+
+// traceFields are the keys of kind "trace".
+func (w *Workload) traceFields() []field {
+	return []field{
 		{key: "trace", set: text(&w.Trace)},
 		{key: "network", set: text(&w.Network)},
 		{key: "batch", set: integer(&w.Batch, 1, maxBatch)},
@@ -483,6 +494,9 @@ func (c *Config) decode(tree map[string]any, meta toml.MetaData) error {
 		if err != nil {
 			return err
 		}
+	}
+	if workload, ok := tree["workload"].(map[string]any); ok {
+		c.own = sortedKeys(workload)
 	}
 	if c.Name == "" {
 		return &keyError{"name", ": missing; want the name of the result folder"}

@@ -77,20 +77,20 @@ warmup = 1
 model = "m"
 seq = 4
 tokens_per_step = 64
-batch = 1
+layers = 1
 [[strategy]]
 name = "s"
 layouts = ["tp1pp1dp8"]
-set = { iterations = 20, warmup = 2, workload.batch = 2, executor.streams = 1 }
+set = { iterations = 20, warmup = 2, workload.layers = 2, executor.streams = 1 }
 [[strategy]]
 name = "plain"
 layouts = ["tp1pp1dp8"]
 [[column]]
 name = "c"
 warmup = 3
-workload.batch = 3
+workload.layers = 3
 [axes]
-workload.batch = [4, 5]
+workload.layers = [4, 5]
 `
 	c, err := Parse("x.toml", file)
 	if err != nil {
@@ -104,15 +104,15 @@ workload.batch = [4, 5]
 		return cells[i].Points[0]
 	}
 	p := at(0)
-	if p.Iterations != 20 || p.Warmup != 3 || p.Workload.Batch != 4 || p.Executor.Streams != 1 {
-		t.Errorf("iterations %d, warmup %d, batch %d, streams %d; want 20 (strategy), 3 (column), 4 (axis), 1 (strategy)", p.Iterations, p.Warmup, p.Workload.Batch, p.Executor.Streams)
+	if p.Iterations != 20 || p.Warmup != 3 || p.Workload.Layers != 4 || p.Executor.Streams != 1 {
+		t.Errorf("iterations %d, warmup %d, layers %d, streams %d; want 20 (strategy), 3 (column), 4 (axis), 1 (strategy)", p.Iterations, p.Warmup, p.Workload.Layers, p.Executor.Streams)
 	}
 	if q := at(1); q.Iterations != 10 || q.Executor.Streams != 2 {
 		t.Errorf("one strategy's set reaches another: iterations %d, streams %d", q.Iterations, q.Executor.Streams)
 	}
-	c.Settings = []Setting{{"workload.batch", int64(9), "-set"}}
-	if p := at(0); p.Workload.Batch != 9 {
-		t.Errorf("batch %d, want 9 (setting)", p.Workload.Batch)
+	c.Settings = []Setting{{"workload.layers", int64(9), "-set"}}
+	if p := at(0); p.Workload.Layers != 9 {
+		t.Errorf("layers %d, want 9 (setting)", p.Workload.Layers)
 	}
 	cells, err := c.Cells((&fake{}).Devices)
 	if err != nil || len(cells) != 2 {
@@ -120,25 +120,25 @@ workload.batch = [4, 5]
 	}
 	// A list takes the place of the axis's, and the last setting counts.
 	list := []any{int64(7), int64(5), int64(6)}
-	for _, settings := range [][]Setting{{{"workload.batch", list, "-set"}}, {{"workload.batch", int64(9), "-set"}, {"workload.batch", list, "-set"}}} {
+	for _, settings := range [][]Setting{{{"workload.layers", list, "-set"}}, {{"workload.layers", int64(9), "-set"}, {"workload.layers", list, "-set"}}} {
 		c.Settings = settings
 		cells, err := c.Cells((&fake{}).Devices)
 		if err != nil || len(cells) != 6 {
 			t.Fatalf("%v: %d cells, %v", settings, len(cells), err)
 		}
 		for i, cell := range cells {
-			if want := list[i/2]; cell.Points[0].Workload.Batch != want || cell.Axes[0] != show(want) {
-				t.Errorf("%v: cell %d has batch %d, axis %v, want %v", settings, i, cell.Points[0].Workload.Batch, cell.Axes, want)
+			if want := list[i/2]; cell.Points[0].Workload.Layers != want || cell.Axes[0] != show(want) {
+				t.Errorf("%v: cell %d has layers %d, axis %v, want %v", settings, i, cell.Points[0].Workload.Layers, cell.Axes, want)
 			}
 		}
 	}
-	c.Settings = []Setting{{"workload.batch", list, "-set"}, {"workload.batch", int64(9), "-set"}}
-	if cells, err := c.Cells((&fake{}).Devices); err != nil || len(cells) != 2 || cells[0].Points[0].Workload.Batch != 9 {
+	c.Settings = []Setting{{"workload.layers", list, "-set"}, {"workload.layers", int64(9), "-set"}}
+	if cells, err := c.Cells((&fake{}).Devices); err != nil || len(cells) != 2 || cells[0].Points[0].Workload.Layers != 9 {
 		t.Errorf("%d cells, %v: the last setting counts", len(cells), err)
 	}
 	for _, list := range [][]any{{}, {int64(1), int64(1)}, {int64(1), "x"}} {
-		c.Settings = []Setting{{"workload.batch", list, "-set"}}
-		if _, err := c.Cells((&fake{}).Devices); err == nil || !strings.Contains(err.Error(), "-set: workload.batch = ") {
+		c.Settings = []Setting{{"workload.layers", list, "-set"}}
+		if _, err := c.Cells((&fake{}).Devices); err == nil || !strings.Contains(err.Error(), "-set: workload.layers = ") {
 			t.Errorf("%v: error %v", list, err)
 		}
 	}
@@ -333,9 +333,15 @@ func TestBadInput(t *testing.T) {
 		{name: "claim kind", old: `kind = "gain"`, new: `kind = "grain"`, want: []string{".toml:24: claim[0].kind", "nearest is gain"}},
 		{name: "claim where", old: `over = ["baseline"]`, new: "over = [\"baseline\"]\nwhere = { save = \"eager\" }", want: []string{".toml:28: claim[0].where", "save"}},
 		{name: "claim reference", old: `kind = "gain"`, new: "kind = \"reference\"\nreference = \"ascend\"", want: []string{".toml:25: claim[0].reference", "ascend-910b"}},
-		{name: "trace missing", old: `model = "llama2-7b"`, new: "kind = \"trace\"\ntrace = \"none.txt\"", want: []string{".toml:8: workload.trace", "none.txt", "no such file"}},
-		{name: "trace without path", old: `model = "llama2-7b"`, new: `kind = "trace"`, want: []string{"workload.trace: missing"}},
-		{name: "trace truncated", old: `model = "llama2-7b"`, new: "kind = \"trace\"\ntrace = \"cut.txt\"", want: []string{".toml:8: workload.trace", "cut.txt"}},
+		{name: "trace missing", old: "model = \"llama2-7b\"\nseq = 4_096\ntokens_per_step = 262_144", new: "kind = \"trace\"\ntrace = \"none.txt\"", want: []string{".toml:8: workload.trace", "none.txt", "no such file"}},
+		{name: "trace without path", old: "model = \"llama2-7b\"\nseq = 4_096\ntokens_per_step = 262_144", new: `kind = "trace"`, want: []string{"workload.trace: missing"}},
+		{name: "trace truncated", old: "model = \"llama2-7b\"\nseq = 4_096\ntokens_per_step = 262_144", new: "kind = \"trace\"\ntrace = \"cut.txt\"", want: []string{".toml:8: workload.trace", "cut.txt"}},
+		{name: "decoder's key of a trace", old: `model = "llama2-7b"`, new: "kind = \"trace\"\ntrace = \"none.txt\"", want: []string{".toml:9: workload.seq: a key of workload.kind = \"decoder\", but here it is \"trace\"; allowed: kind, trace, network, "}},
+		{name: "trace's key of a decoder", old: `model = "llama2-7b"`, new: "model = \"llama2-7b\"\ngaps = false", want: []string{".toml:8: workload.gaps: a key of workload.kind = \"trace\", but here it is \"decoder\"; allowed: kind, model, layers, "}},
+		{name: "trace's key in a column", old: "[[table]]", new: "[[column]]\nname = \"c\"\nworkload = { jitter = 0.1 }\n[[table]]", want: []string{".toml:22: workload.jitter: a key of"}},
+		{name: "trace's key in a table of an axis", old: "[[strategy]]\nname = \"swap\"", new: "[axes]\nworkload = [{ step = 1 }]\n[[strategy]]\nname = \"swap\"", want: []string{".toml:", "workload.step: a key of"}},
+		{name: "trace's key as a setting", args: []string{"-set", "workload.batch=2"}, want: []string{"experiment: -set: workload.batch: a key of"}},
+		{name: "trace's key in a search", old: "[workload]", new: "[search]\nkey = \"workload.batch\"\nfrom = 1\nto = 2\nstep = 1\nmax_slowdown = 0.1\n[workload]", want: []string{".toml:7: search.key = \"workload.batch\": a key of"}},
 		{name: "allocator option", old: "[workload]", new: "[allocator]\nbackend = \"cashing\"\n[workload]", want: []string{":6: allocator", "cashing"}},
 		{name: "allocator divisions", old: "[workload]", new: "[allocator]\nroundup_power2_divisions = 1.5\n[workload]", want: []string{":7: allocator.roundup_power2_divisions = 1.5", "want an integer, or a string"}},
 		{name: "allocator page", old: "[workload]", new: "[allocator]\npage_size = \"2g\"\n[workload]", want: []string{":7: allocator.page_size = \"2g\"", "1g"}},
@@ -464,6 +470,19 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 	walk(new(FigureSpec).fields())
 	walk(new(ClaimSpec).fields())
 	walk(new(Cases).fields())
+}
+
+// A column of another kind of workload has no use for the keys of the file's own
+// [workload], which are there for the other columns.
+func TestColumnOfAnotherKind(t *testing.T) {
+	file := strings.Replace(soundFile, "[[table]]", "[[column]]\nname = \"decoder\"\n[[column]]\nname = \"trace\"\nworkload = { kind = \"trace\", trace = \"a\" }\n[[table]]", 1)
+	c, err := Parse("x.toml", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cells, err := c.Cells((&fake{}).Devices); err != nil || len(cells) != 4 {
+		t.Errorf("%d cells, %v", len(cells), err)
+	}
 }
 
 // A strategy that is like another extends its tables and leaves it alone.

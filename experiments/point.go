@@ -205,6 +205,9 @@ func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 			return Setup{}, err
 		}
 	}
+	if err := c.checkKind(&setup, overlay); err != nil {
+		return Setup{}, err
+	}
 	if s := &setup.Strategy; s.Ideal && s.Policy != "none" {
 		return Setup{}, &keyError{"strategy.ideal", fmt.Sprintf(" = true: an ideal strategy has unbounded memory and no policy, but policy = %q", s.Policy)}
 	}
@@ -215,6 +218,38 @@ func (c *Config) setup(cell *Cell, axes []Axis, values []any) (Setup, error) {
 		return Setup{}, &keyError{"warmup", fmt.Sprintf(" = %d: want fewer than iterations = %d", setup.Warmup, setup.Iterations)}
 	}
 	return setup, nil
+}
+
+// checkKind refuses keys of the other kind of workload, which would do nothing.
+// Those of the file's own [workload] may stand there where the overlay has made
+// it the other kind.
+func (c *Config) checkKind(setup *Setup, overlay []leaf) error {
+	w := &setup.Workload
+	mine, other, others := w.decoderFields(), "trace", w.traceFields()
+	if w.Kind == "trace" {
+		mine, other, others = others, "decoder", mine
+	}
+	var given []string
+	if c.base.Workload.Kind == w.Kind {
+		given = append(given, c.own...)
+	}
+	for _, l := range overlay {
+		if tree, ok := l.value.(map[string]any); ok && len(l.path) == 1 && l.path[0] == "workload" {
+			given = append(given, sortedKeys(tree)...)
+		} else if l.path[0] == "workload" {
+			given = append(given, l.path[1])
+		}
+	}
+	refusal := fmt.Sprintf(": a key of workload.kind = %q, but here it is %q; allowed: kind, %s", other, w.Kind, strings.Join(keysOf(mine), ", "))
+	for _, key := range given {
+		if slices.Contains(keysOf(others), key) {
+			return &keyError{"workload." + key, refusal}
+		}
+	}
+	if key, ok := strings.CutPrefix(setup.Search.Key, "workload."); ok && slices.Contains(keysOf(others), key) {
+		return &keyError{"search.key", fmt.Sprintf(" = %q", setup.Search.Key) + refusal}
+	}
+	return nil
 }
 
 // points are the choices that a set-up leaves to the search of a cell.
@@ -309,12 +344,18 @@ func (c *Config) blame(cell *Cell, err error) error {
 	if rest, ok := strings.CutPrefix(own, "strategy"); ok {
 		own = fmt.Sprintf("strategy[%d]%s", cell.strategy, rest)
 	}
-	for _, path := range []string{
-		"axes." + key.path,
-		fmt.Sprintf("column[%d].%s", cell.column, key.path),
-		fmt.Sprintf("strategy[%d].set.%s", cell.strategy, key.path),
+	if n, ok := c.lines["axes."+key.path]; ok {
+		return fmt.Errorf("%s:%d: %w", c.Path, n, key)
+	}
+	for _, table := range []struct {
+		path   string
+		leaves []leaf
+	}{
+		{fmt.Sprintf("column[%d].", cell.column), c.Columns[cell.column].leaves},
+		{fmt.Sprintf("strategy[%d].set.", cell.strategy), leaves(nil, c.Strategies[cell.strategy].Set)},
 	} {
-		if n, ok := c.lines[path]; ok {
+		has := slices.ContainsFunc(table.leaves, func(l leaf) bool { return strings.Join(l.path, ".") == key.path })
+		if n := c.lines.of(table.path + key.path); has && n > 0 {
 			return fmt.Errorf("%s:%d: %w", c.Path, n, key)
 		}
 	}
