@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"smartswap/paper"
+	"smartswap/sim"
 	"smartswap/workloads"
 	"smartswap/workloads/trace"
 )
@@ -122,10 +123,10 @@ func streamsTable(streams []trace.Stream) paper.Table {
 		}
 		longest := "-"
 		if len(s.Longest) > 0 {
-			longest = s.Longest[0].Time.String()
+			longest = brief(s.Longest[0].Time)
 		}
 		t.Rows = append(t.Rows, []string{
-			s.Name, strconv.Itoa(s.Kernels), s.Span.String(), s.Busy.String(), s.Idle().String(), percent(s.Idle(), s.Span), strconv.Itoa(s.Gaps), longest,
+			s.Name, strconv.Itoa(s.Kernels), brief(s.Span), brief(s.Busy), brief(s.Idle()), percent(s.Idle(), s.Span), strconv.Itoa(s.Gaps), longest,
 		})
 	}
 	if more := len(streams) - mostStreams; more > 0 {
@@ -144,9 +145,19 @@ func gapsTable(s *trace.Stream, top int) paper.Table {
 		{Name: "at", Number: true}, {Name: "idle", Number: true}, {Name: "after kernel"}, {Name: "before kernel"},
 	}}
 	for _, g := range list {
-		t.Rows = append(t.Rows, []string{g.At.String(), g.Time.String(), shorten(g.Before), shorten(g.After)})
+		t.Rows = append(t.Rows, []string{brief(g.At), brief(g.Time), shorten(g.Before), shorten(g.After)})
 	}
 	return t
+}
+
+// brief is t with at most three decimals, rounded.
+func brief(t sim.Time) string {
+	unit := sim.Picosecond
+	for unit < sim.Second && t >= 1000*unit {
+		unit *= 1000
+	}
+	step := max(unit/1000, sim.Picosecond)
+	return ((t + step/2) / step * step).String()
 }
 
 // shorten cuts names of kernels, which may be pages of template arguments.
@@ -167,7 +178,7 @@ var summaryNames = []string{
 // cells is the summary of p as text.
 func (s *summary) cells(p *workloads.Program) []string {
 	return []string{
-		p.Kind, strconv.Itoa(s.Ops), strconv.Itoa(s.Kernels), strconv.Itoa(s.Measured), s.DeviceTime.String(), strconv.Itoa(s.HostOps), s.HostTime.String(), s.LongestHost.String(),
+		p.Kind, strconv.Itoa(s.Ops), strconv.Itoa(s.Kernels), strconv.Itoa(s.Measured), brief(s.DeviceTime), strconv.Itoa(s.HostOps), brief(s.HostTime), brief(s.LongestHost),
 		strconv.Itoa(s.Storages), s.Bytes.String(), s.Residents.String(), s.Peak.String(), strconv.Itoa(s.PeakAt), s.Scratch.String(),
 	}
 }

@@ -188,3 +188,19 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 }
+
+// Times have at most three decimals, rounded, in the unit that they reach.
+func TestBrief(t *testing.T) {
+	for _, c := range []struct {
+		time sim.Time
+		want string
+	}{
+		{0, "0s"}, {7, "7ps"}, {1_234, "1.234ns"}, {1_500_000, "1.5us"},
+		{810_019_440_002_000, "810.019s"}, {810_019_440_002, "810.019ms"}, {651_464_360_000, "651.464ms"}, {651_464_500_000, "651.465ms"},
+		{999_999_500, "1ms"}, {999_999_499, "999.999us"}, {60_000_000_000_499, "60s"},
+	} {
+		if got := brief(c.time); got != c.want {
+			t.Errorf("%d ps: %s, want %s", int64(c.time), got, c.want)
+		}
+	}
+}
