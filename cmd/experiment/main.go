@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,6 +22,10 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	done := context.AfterFunc(ctx, func() {
+		stop() // a second signal ends the program at once
+		fmt.Fprintln(os.Stderr, "\ninterrupted: finishing what is under way; a second ctrl-C ends at once")
+	})
+	defer done() // before stop, which ends ctx too
 	return experiments.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
