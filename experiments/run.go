@@ -162,7 +162,7 @@ func programHash() (string, error) {
 }
 
 // progress tells on w how far a run is: one rewriting line on a terminal,
-// otherwise a line per cell.
+// otherwise a line per cell, or of many cells one per percent.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -181,12 +181,17 @@ func newProgress(w io.Writer, total int) *progress {
 	return p
 }
 
+// manyCells is from how many cells on not every one has a line.
+const manyCells = 200
+
 // cell reports one finished cell.
 func (p *progress) cell(c *CellResult) {
 	p.done++
 	line := fmt.Sprintf("[%d/%d] %s: %s", p.done, p.total, c.Cell, summary(c))
 	if !p.terminal {
-		fmt.Fprintln(p.w, line)
+		if p.total < manyCells || 100*p.done/p.total > 100*(p.done-1)/p.total {
+			fmt.Fprintln(p.w, line)
+		}
 		return
 	}
 	const maxWidth = 100

@@ -319,3 +319,20 @@ func TestAllLayouts(t *testing.T) {
 		t.Errorf("order: %v", got)
 	}
 }
+
+// Every cell has a line of progress, or every percent where there are many; the
+// last one always.
+func TestProgress(t *testing.T) {
+	for total, want := range map[int]int{1: 1, 199: 199, 200: 100, 250: 100, 1000: 100, 1050: 100} {
+		var w strings.Builder
+		p := newProgress(&w, total)
+		for range total {
+			p.cell(&CellResult{Cell: &Cell{Column: "x"}, Best: -1, Results: []Result{{Status: OutOfHBM}}})
+		}
+		p.end()
+		lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
+		if last := lines[len(lines)-1]; len(lines) != want || !strings.HasPrefix(last, fmt.Sprintf("[%d/%d] x", total, total)) {
+			t.Errorf("%d cells: %d lines, want %d; the last %q", total, len(lines), want, last)
+		}
+	}
+}
