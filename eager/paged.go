@@ -118,6 +118,7 @@ func (c *Config) direct(placing policies.Placing, n *policies.Nominal) direct.Op
 	o := direct.G10GDS(u.Device, rate(ssd), rate(u.Link), u.Host)
 	if !c.DirectAsBuilt {
 		o.Capacity = u.Device
+		o.Tiers[policies.HostTier].Demand = false
 	}
 	return o
 }

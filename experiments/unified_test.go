@@ -203,10 +203,9 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // TestPublishedG10 runs configs/table3-g10.toml and holds every cell against
-// the published fraction of ideal: within the larger of 0.02 and a tenth, in the
-// same order, jobs that do not fit included; noise on kernel times changes it by
-// less than 0.01. What does not hold is listed, and must not hold. -short runs
-// BERT-256 alone.
+// the published fraction of ideal: within the larger of 0.02 and a tenth, and of
+// 0.02 on average; in the same order, jobs that do not fit included; noise on kernel
+// times changes it by less than 0.01. -short runs BERT-256 alone.
 func TestPublishedG10(t *testing.T) {
 	if _, err := os.Stat("../../shared/data/g10"); err != nil {
 		t.Skipf("no G10 data beside the repository: %v", err)
@@ -233,18 +232,8 @@ func TestPublishedG10(t *testing.T) {
 		}
 		published[c.Cases.name(table, r)+", "+table.At(r, "strategy").String()] = f
 	}
-	// Cells outside the mark: the origin divides by zero where the SSD is as fast
-	// as the link; another plan.
-	outside := []string{
-		"BERT_Base, 512, 32, 32, 128, 0, uvm", "BERT_Base, 768, 15.754, 3.2, 128, 0, g10", "BERT_Base, 1024, 15.754, 3.2, 128, 0, g10",
-		"BERT_Base, 640, 15.754, 3.2, 64, 0, g10", "BERT_Base, 640, 15.754, 3.2, 128, 0, g10", "BERT_Base, 640, 15.754, 3.2, 256, 0, g10",
-	}
-	swapped := []string{
-		"BERT_Base, 768, 15.754, 3.2, 128, 0: deepum, g10",
-		"Inceptionv3, 1536, 15.754, 3.2, 128, 0: g10, g10-host",
-		"ResNet152, 1280, 15.754, 3.2, 128, 0: g10, g10-host",
-	}
-	limit := map[string]float64{"g10": 0.011, "g10, line x 1.394": 0.01, "g10-gds": 0.022, "g10-host": 0.054}
+	// Means as they are, where they are far from the mark or miss it.
+	limit := map[string]float64{"uvm": 0.0004, "flashneuron": 0.004, "g10": 0.0095, "g10, line x 1.394": 0.012, "g10-gds": 0.016, "g10-host": 0.021}
 	s := NewSimulator()
 	cells, err := c.Cells(s.Devices)
 	if err != nil {
@@ -290,8 +279,8 @@ func TestPublishedG10(t *testing.T) {
 		sum[a.strategy] += d
 		worst[a.strategy] = max(worst[a.strategy], d)
 		n[a.strategy]++
-		if is, known := d > max(0.02, a.want/10), slices.Contains(outside, a.place+", "+a.strategy); is != known {
-			t.Errorf("%s, %s: %.4f of ideal, published %.4f: outside the mark %v, listed %v", a.place, a.strategy, a.got, a.want, is, known)
+		if d > max(0.02, a.want/10) {
+			t.Errorf("%s, %s: %.4f of ideal, published %.4f", a.place, a.strategy, a.got, a.want)
 		}
 		if clean, noise, _ := cutLast(a.place, ", "); noise != "0" {
 			at := slices.IndexFunc(compared, func(b cell) bool { return b.place == clean+", 0" && b.strategy == a.strategy })
@@ -303,9 +292,8 @@ func TestPublishedG10(t *testing.T) {
 			if a.place != b.place || math.Abs(a.want-b.want) <= 0.01 {
 				continue
 			}
-			pair := a.place + ": " + min(a.strategy, b.strategy) + ", " + max(a.strategy, b.strategy)
-			if is, known := (a.want > b.want) != (a.got > b.got), slices.Contains(swapped, pair); is != known {
-				t.Errorf("%s: %s %.4f and %s %.4f, published %.4f and %.4f: swapped %v, listed %v", a.place, a.strategy, a.got, b.strategy, b.got, a.want, b.want, is, known)
+			if (a.want > b.want) != (a.got > b.got) {
+				t.Errorf("%s: %s %.4f and %s %.4f, published %.4f and %.4f: another order", a.place, a.strategy, a.got, b.strategy, b.got, a.want, b.want)
 			}
 		}
 	}

@@ -465,15 +465,16 @@ func (m *Memory) follow(k int32) {
 			if h.Kind == policies.Prefetch {
 				m.keep(id, behind)
 			}
+			prefetch := h.Kind == policies.Prefetch && !m.o.Ahead && !m.o.Tiers[t.tier].Demand
 			switch {
 			case h.Kind == policies.Evict && at.Before(t.reached):
 			case h.Kind == policies.Evict && m.outstanding.Busy(id, behind):
 				m.later = append(m.later, deferred{before: behind, id: id, to: h.To})
 			case h.Kind == policies.Evict && t.place == here && !m.operand(id):
 				m.evict(id, h.To)
-			case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == leaving && !t.dead:
+			case prefetch && t.place == leaving && !t.dead:
 				m.withdraw(id)
-			case h.Kind == policies.Prefetch && !m.o.Ahead && t.place == away && !slices.Contains(m.waiting, id):
+			case prefetch && t.place == away && !slices.Contains(m.waiting, id):
 				m.waiting = append(m.waiting, id)
 			}
 		}

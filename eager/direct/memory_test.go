@@ -142,6 +142,10 @@ func TestClosedForms(t *testing.T) {
 		o.Tiers[policies.HostTier] = Tier{Out: 2 * fast, In: 2 * fast, Bytes: 30}
 		return o
 	}
+	demand := func(o Options) Options {
+		o.Tiers[policies.HostTier].Demand = true
+		return o
+	}
 	// gap makes tensor 0 (30 bytes) in kernel 0, does something else for 100 ps in
 	// each of three kernels and reads it in kernel 4.
 	gap := program(-1, []policies.NominalKernel{
@@ -172,6 +176,13 @@ func TestClosedForms(t *testing.T) {
 		{name: "a hidden write", o: ssd(Options{Capacity: 50}), p: gap, hints: []policies.Action{evict(0, 1)}, ends: []sim.Time{10, 110, 210, 310, 350},
 			stats: func(s Stats) bool { return s.Stall == 30 }},
 		{name: "a hidden prefetch", o: ssd(Options{Capacity: 80}), p: gap, hints: []policies.Action{evict(0, 1), prefetch(0, 3)}, ends: []sim.Time{10, 110, 210, 310, 320},
+			stats: func(s Stats) bool { return s.Stall == 0 && s.Fetches == 0 }},
+		// The host takes 15 ps each way; only a tensor on the SSD is prefetched.
+		{name: "on demand from the host", o: demand(both(Options{Capacity: 80})), p: gap, hints: []policies.Action{hint(policies.Evict, 0, 1, policies.HostTier), prefetch(0, 3)},
+			ends:  []sim.Time{10, 110, 210, 310, 335},
+			stats: func(s Stats) bool { return s.Stall == 15 && s.Fetches == 1 }},
+		{name: "on demand from the host, prefetched from the SSD", o: demand(both(Options{Capacity: 80})), p: gap, hints: []policies.Action{evict(0, 1), prefetch(0, 3)},
+			ends:  []sim.Time{10, 110, 210, 310, 320},
 			stats: func(s Stats) bool { return s.Stall == 0 && s.Fetches == 0 }},
 		// 30 beside the largest working set, 30, and the 20 of kernel 2 that die
 		// when kernel 3 begins.

@@ -27,6 +27,9 @@ type Tier struct {
 	Out, In sim.Rate
 	// Bytes is how much it holds; 0 = without limit.
 	Bytes sim.Bytes
+	// Demand leaves tensors there until a kernel needs them: hints to
+	// prefetch them are not followed.
+	Demand bool
 }
 
 // Options say what the memory is and how it is run.
@@ -92,15 +95,17 @@ func Workspaces(p *policies.Nominal) []int32 {
 }
 
 // G10GDS are the options of G10 over GPUDirect Storage, and with host memory of
-// host bytes (0 = none) on what the SSD leaves of the link. As in the origin's
-// simulator, the four times larger address space is also the only bound: its
-// runs use as much memory as the plan lets them, which Stats.Peak tells. Set
-// Capacity to that of the device for a memory that is bounded.
+// host bytes (0 = none) on what the SSD leaves of the link, as the origin's
+// simulator has them: the four times larger address space is also the only bound,
+// so runs use as much memory as the plan lets them, which Stats.Peak tells; and
+// tensors come back from the host when a kernel needs them, as published times
+// say (see TestPublishedResults). Set Capacity to that of the device for a memory
+// that is bounded, and Demand to false for one that prefetches from the host too.
 func G10GDS(capacity sim.Bytes, ssd, link sim.Rate, host sim.Bytes) Options {
 	o := Options{Capacity: 4 * capacity, Addresses: 4 * capacity, Drain: true}
 	o.Tiers[policies.SSDTier] = Tier{Out: ssd, In: ssd}
 	if host > 0 {
-		o.Tiers[policies.HostTier] = Tier{Out: link - ssd, In: link - ssd, Bytes: host}
+		o.Tiers[policies.HostTier] = Tier{Out: link - ssd, In: link - ssd, Bytes: host, Demand: true}
 	}
 	return o
 }

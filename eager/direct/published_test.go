@@ -101,8 +101,9 @@ func TestPublishedResults(t *testing.T) {
 		total, worst           float64
 	}
 	sums := map[string]*sum{}
-	// The mark is 0.02. Over GPUDirect Storage we miss it.
-	limit := map[string]float64{"FlashNeuron": 0.004, "G10GDSSSD": 0.025, "G10GDSFULL": 0.054}
+	// The mark is 0.02. With host memory we miss it by a little: ResNet is 0.056 too
+	// slow, BERT and Inception are 0.002 and 0.004 from the published value.
+	limit := map[string]float64{"FlashNeuron": 0.004, "G10GDSSSD": 0.016, "G10GDSFULL": 0.021}
 	for _, r := range rows {
 		res, again := done[r.String()]
 		if !again {

@@ -284,9 +284,22 @@ func TestFaultTicks(t *testing.T) {
 			t.Errorf("%s: %d ticks, want %d", name, got, c.want)
 		}
 	}
+	// As built, with nothing of the link left beside the SSD: without pages of it
+	// all is as usual, with it nothing comes from dividing by zero.
 	o.SSDRate, o.Times = o.Link, FaultsAsBuilt
-	if got := o.faultTicks(Profiled{}, side{2 * mb, mb, mb}, side{}); got != mb*250 {
-		t.Errorf("as built, nothing of the link left: %d", got)
+	for _, c := range []struct {
+		in, out side
+		want    int64
+	}{
+		{side{mb, mb, 0}, side{mb, mb, 0}, 2 * mb * 250},
+		{side{mb, 0, mb}, side{}, mb * 250},
+		{side{2 * mb, mb, mb}, side{}, mb * 250},
+		{side{mb, 0, mb}, side{mb, mb, 0}, mb * 250},
+		{side{2 * mb, mb, mb}, side{mb, mb, 0}, 0},
+	} {
+		if got := o.faultTicks(Profiled{}, c.in, c.out); got != c.want {
+			t.Errorf("as built, nothing of the link left, %+v and %+v: %d ticks, want %d", c.in, c.out, got, c.want)
+		}
 	}
 }
 

@@ -23,7 +23,11 @@ const unbounded = 1<<63 - 1
 // together not than the link. (After G10, its page-fault model.)
 //
 // As built, the host has for all its pages only what the SSD leaves of the link
-// while it delivers; where that is nothing, its pages cost nothing.
+// while it delivers. Where that is nothing, the origin divides by zero. With pages of
+// the host or new ones among inputs and outputs its sum is infinite, which as an
+// integer is the smallest one: such a kernel ends when its last page has arrived.
+// With pages of one of the two alone the sum is not a number, which its max passes
+// over: only the SSD counts.
 func (o *Options) faultTicks(p Profiled, in, out side) int64 {
 	if in.near|in.far|out.near|out.far == 0 {
 		return 0
@@ -56,7 +60,10 @@ func (o *Options) faultTicks(p Profiled, in, out side) int64 {
 	slow := o.ticks(in.far, inFar, out.far, outFar)
 	if o.Times == FaultsAsBuilt {
 		left := int64(o.Link) - max(inFar, outFar)
-		if left <= 0 {
+		switch {
+		case left == 0 && in.near > 0 && out.near > 0:
+			return 0
+		case left <= 0:
 			return slow
 		}
 		return max(slow, o.ticks(in.near, min(inRate, left), out.near, min(outRate, left)))

@@ -243,8 +243,8 @@ func TestPlannedTimelines(t *testing.T) {
 		pages  int     // at most so many kernels
 	}{
 		{"BERT_Base", 256, 0, 0, 0, 4},
-		{"Inceptionv3", 1536, 23, 0.009, 104_858, 1402},
-		{"ResNet152", 1280, 44, 0.005, 104_858, 1652},
+		{"Inceptionv3", 1536, 27, 0.009, 104_858, 1394},
+		{"ResNet152", 1280, 74, 0.004, 104_858, 670},
 	} {
 		t.Run(fmt.Sprintf("%s-%d", c.net, c.batch), func(t *testing.T) {
 			want := readTimeline(t, fmt.Sprintf("%s-%d-prefetch_lru.txt.gz", c.net, c.batch))

@@ -38,14 +38,15 @@ func free(ssd, link ledger, k int) sim.Bytes {
 }
 
 // try finds the kernels in which n bytes move, from kernel k on in steps of
-// step (1 or -1) as long as it is inside lo to hi-1. ssd is nil for the host.
-// The last kernel of the transfer is returned, with the bookings in c.booking;
-// false if there is not enough room.
+// step (1 or -1) as long as it is inside lo to hi-1, which count on after the
+// last. ssd is nil for the host. The last kernel of the transfer is returned, with
+// the bookings in c.booking; false if there is not enough room for all of it.
 func (c *channels) try(ssd, link ledger, n sim.Bytes, k, step, lo, hi int) (int, bool) {
 	c.booking = c.booking[:0]
 	for ; k >= lo && k < hi; k += step {
-		if take := min(n, free(ssd, link, k)); take > 0 {
-			c.booking = append(c.booking, entry{k, take})
+		at := k % len(link)
+		if take := min(n, free(ssd, link, at)); take > 0 {
+			c.booking = append(c.booking, entry{at, take})
 			n -= take
 		}
 		if n == 0 {

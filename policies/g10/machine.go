@@ -29,31 +29,28 @@ type Machine struct {
 
 	// Line is the part of GPU to which the plan brings the estimate; 0 to 10.
 	Line float64
-	// Pull x line is what reads that are pulled forward may raise the estimate
-	// to; 0 = 1.
-	Pull float64
 	// LastPass > 0 evicts further periods around the fullest kernel to the SSD
 	// until its estimate is below LastPass x Line x GPU.
 	LastPass float64
 
-	// KeepFirst leaves the first local tensor in the estimate at all kernels,
-	// as the published planner does; otherwise it is subtracted outside its
-	// life like all others.
+	// KeepFirst is a quirk of the published planner: the first local tensor
+	// stays in the estimate at all kernels, and reads are pulled forward to
+	// kernels that have room for it, whatever their own size. Otherwise it is
+	// subtracted outside its life like all others, and a read needs room for
+	// itself.
 	KeepFirst bool
 }
 
 // A100 is the machine of the published runs (MICRO'23, repository
 // platformxlab/G10, src/resources/genconfigs.py): an A100 of 40 GiB, PCIe 3.0
 // x16, an SSD of 3.2 GB/s. Its planner reckons with 2^30 bytes to the gigabyte.
-// Alloc is 8.14e-7 us/B. That reads come forward up to 0.997 of the memory, not to
-// the line, is inferred from the published timeline of BERT-256: the kernels at
-// which its 23 reads begin leave only 0.99698 to 0.99705.
+// Alloc is 8.14e-7 us/B.
 func A100() Machine {
 	return Machine{
 		GPU: 40 * sim.GiB, Host: 128 * sim.GiB,
 		Link: Binary(15.754), SSD: Binary(3.2),
 		SSDLatency: 20 * sim.Microsecond, SystemLatency: 45 * sim.Microsecond,
-		Delta: 0.5, Alloc: 853_541 * sim.Picosecond, Line: 0.99, Pull: 0.997 / 0.99, KeepFirst: true,
+		Delta: 0.5, Alloc: 853_541 * sim.Picosecond, Line: 0.99, KeepFirst: true,
 	}
 }
 
@@ -78,7 +75,6 @@ func (m *Machine) check() error {
 		{m.Alloc < 0, "Alloc", m.Alloc, "not negative"},
 		{!(m.Delta >= 0 && m.Delta <= 10), "Delta", m.Delta, "0 to 10"},
 		{!(m.Line > 0 && m.Line <= 10), "Line", m.Line, "above 0, to 10"},
-		{!(m.Pull == 0 || m.Pull >= 1 && m.Pull <= 10), "Pull", m.Pull, "0, or 1 to 10"},
 		{!(m.LastPass >= 0 && m.LastPass <= 10), "LastPass", m.LastPass, "0 to 10"},
 		{m.LastPass > 0 && m.SSD == 0, "LastPass", m.LastPass, "0 without an SSD"},
 	} {

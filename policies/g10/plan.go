@@ -79,6 +79,7 @@ type planner struct {
 	m     Machine
 	clock clock
 	est   *estimate
+	first *policies.NominalTensor // local that lives; nil if there is none
 	c     channels
 	s     *Schedule
 	rest  []*candidate // not chosen, for the last pass
@@ -89,17 +90,17 @@ type planner struct {
 func (pl *planner) estimate() {
 	p, n := pl.p, len(pl.p.Kernels)
 	pl.est = newEstimate(p, pl.m.GPU, pl.m.line())
-	first := true
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		if t.Global || t.Birth >= t.Death {
 			continue
 		}
-		if first && pl.m.KeepFirst {
-			first = false
-			continue
+		if pl.first == nil {
+			pl.first = t
+			if pl.m.KeepFirst {
+				continue
+			}
 		}
-		first = false
 		if pl.est.met() {
 			break
 		}
@@ -211,70 +212,70 @@ func (pl *planner) where(c *candidate) (policies.TierID, bool) {
 }
 
 // busy tells whether the SSD takes nothing more between the start of the period
-// and the kernel in which a write that has it alone would end; that kernel does
-// not count. If that leaves none, only a looped period finds the SSD idle.
+// and the kernel in which a write that has it alone would end; that kernel
+// counts for looped periods only.
 func (pl *planner) busy(c *candidate, size sim.Bytes) bool {
 	n := int32(len(pl.p.Kernels))
 	end := pl.clock[c.From] + way(size, pl.m.SSD)
-	k := c.From
-	for ; k < c.To && pl.clock[k+1] <= end; k++ {
+	for k := c.From; k < c.To && (pl.clock[k+1] <= end || c.Looped && pl.clock[k] < end); k++ {
 		if free(pl.c.ssdOut, pl.c.linkOut, int(k%n)) > 0 {
 			return false
 		}
 	}
-	return k > c.From || !c.Looped
-}
-
-// move books the two ways of a period and lowers the estimate between them. One
-// that is not looped must lower it where it is at or above the line. A read from
-// the SSD waits for a free link, but takes nothing of it from others.
-func (pl *planner) move(c *candidate, to policies.TierID) bool {
-	size := pl.p.Tensors[c.Tensor].Bytes
-	mv := Move{Period: c.Period, Tier: to}
-	if c.Looped {
-		if !pl.loop(&mv, size) {
-			return false
-		}
-	} else {
-		out, in := ledger(nil), ledger(nil)
-		if to == policies.SSDTier {
-			out, in = pl.c.ssdOut, pl.c.ssdIn
-		}
-		written, ok := pl.c.try(out, pl.c.linkOut, size, int(c.From), 1, int(c.From), int(c.To))
-		if !ok {
-			return false
-		}
-		writes := slices.Clone(pl.c.booking)
-		read, ok := pl.c.try(in, pl.c.linkIn, size, int(c.To)-1, -1, int(c.From), int(c.To))
-		if !ok || read <= written {
-			return false
-		}
-		if pl.est.aboveCount.between(written+1, read) == 0 {
-			return false
-		}
-		pl.c.linkOut.book(writes)
-		if to == policies.SSDTier {
-			out.book(writes)
-			in.book(pl.c.booking)
-		} else {
-			pl.c.linkIn.book(pl.c.booking)
-		}
-		mv.Written, mv.Read = int32(written), int32(read)
-	}
-	mv.Latest = mv.Read
-	pl.est.add(int(mv.Written)+1, int(mv.Read), -size)
-	if to == policies.HostTier {
-		for k := int(c.From); k < int(c.To); k++ {
-			pl.c.host[k%len(pl.c.host)] -= size
-		}
-	}
-	pl.s.Moves = append(pl.s.Moves, mv)
 	return true
 }
 
-// loop places the ways of a looped period by plain times: out at its start, in
-// (1 + delta) ways before its end.
-func (pl *planner) loop(mv *Move, size sim.Bytes) bool {
+// move books the two ways of a period and lowers the estimate between them. One
+// that is not looped moves when the channels have room, and must lower the
+// estimate where it is at or above the line. A looped one goes by plain times and
+// takes what the channels have left. A read from the SSD waits for a free link, but
+// takes nothing of it from others.
+func (pl *planner) move(c *candidate, to policies.TierID) bool {
+	size := pl.p.Tensors[c.Tensor].Bytes
+	mv := Move{Period: c.Period, Tier: to}
+	out, in := ledger(nil), ledger(nil)
+	if to == policies.SSDTier {
+		out, in = pl.c.ssdOut, pl.c.ssdIn
+	}
+	lo, hi := int(c.From), int(c.To)
+	written, wrote := pl.c.try(out, pl.c.linkOut, size, lo, 1, lo, hi)
+	writes := slices.Clone(pl.c.booking)
+	begins, reads := pl.c.try(in, pl.c.linkIn, size, hi-1, -1, lo, hi)
+	if c.Looped {
+		if !pl.plain(&mv, size) {
+			return false
+		}
+	} else {
+		if !wrote || !reads || begins <= written || pl.est.aboveCount.between(written+1, begins) == 0 {
+			return false
+		}
+		mv.Written, mv.Read = int32(written), int32(begins)
+	}
+	pl.c.linkOut.book(writes)
+	if to == policies.SSDTier {
+		out.book(writes)
+		in.book(pl.c.booking)
+	} else {
+		pl.c.linkIn.book(pl.c.booking)
+		for k := lo; k < hi; k++ {
+			pl.c.host[k%len(pl.c.host)] -= size
+		}
+	}
+	pl.accept(mv)
+	return true
+}
+
+// accept adds a move, whose ways are placed, and lowers the estimate.
+func (pl *planner) accept(mv Move) {
+	mv.Latest = mv.Read
+	pl.est.add(int(mv.Written)+1, int(mv.Read), -pl.p.Tensors[mv.Tensor].Bytes)
+	pl.s.Moves = append(pl.s.Moves, mv)
+}
+
+// plain places the ways of a period by plain times, whatever else moves: out at
+// its start, in (1 + delta) ways before its end. False if that leaves nothing in
+// between.
+func (pl *planner) plain(mv *Move, size sim.Bytes) bool {
 	one := pl.m.SystemLatency + way(size, pl.m.Link)
 	if mv.Tier == policies.SSDTier {
 		one = pl.m.SSDLatency + pl.m.SystemLatency + way(size, pl.m.SSD)
@@ -297,7 +298,8 @@ func (pl *planner) loop(mv *Move, size sim.Bytes) bool {
 }
 
 // lastPass evicts to the SSD what covers the fullest kernel, largest size x
-// length first, until that kernel is low enough. Channels are not asked.
+// length first, until that kernel is low enough. Channels are not asked: ways go by
+// plain times.
 func (pl *planner) lastPass() {
 	if pl.m.LastPass == 0 {
 		return
@@ -311,19 +313,16 @@ func (pl *planner) lastPass() {
 		if pl.est.bytes[full] < target {
 			return
 		}
-		if c.Looped || int(c.From) > full || int(c.To) <= full {
-			continue
+		mv := Move{Period: c.Period, Tier: policies.SSDTier}
+		if !c.Looped && pl.plain(&mv, pl.p.Tensors[c.Tensor].Bytes) && int(mv.Written) < full && full < int(mv.Read) {
+			pl.accept(mv)
 		}
-		size := pl.p.Tensors[c.Tensor].Bytes
-		mv := Move{Period: c.Period, Tier: policies.SSDTier, Written: c.From, Read: c.To - 1, Latest: c.To - 1}
-		pl.est.add(int(c.From), int(c.To), -size)
-		pl.s.Moves = append(pl.s.Moves, mv)
 	}
 }
 
 // pullForward moves reads to earlier kernels, as long as the kernel before has
-// room and the write has ended; the first to be read first, of equal ones the
-// one used first.
+// room below the line and the write has ended; the first to be read first, of
+// equal ones the one used first.
 func (pl *planner) pullForward() {
 	order := make([]*Move, 0, len(pl.s.Moves))
 	for i := range pl.s.Moves {
@@ -332,10 +331,13 @@ func (pl *planner) pullForward() {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b *Move) int { return cmp.Or(cmp.Compare(a.Read, b.Read), cmp.Compare(a.To, b.To)) })
-	limit := sim.Bytes(max(1, pl.m.Pull) * float64(pl.est.line))
 	for _, mv := range order {
 		size := pl.p.Tensors[mv.Tensor].Bytes
-		for mv.Read-1 > mv.Written && pl.est.bytes[mv.Read-1]+size < limit {
+		room := size
+		if pl.m.KeepFirst && pl.first != nil {
+			room = pl.first.Bytes
+		}
+		for mv.Read-1 > mv.Written && pl.est.bytes[mv.Read-1]+room < pl.est.line {
 			mv.Read--
 			pl.est.set(int(mv.Read), pl.est.bytes[mv.Read]+size)
 		}
