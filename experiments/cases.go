@@ -32,14 +32,21 @@ type Cases struct {
 	// strategy that it names anywhere, and those that are like one, then run
 	// only in columns of rows that name it; "" = all run everywhere.
 	StrategyColumn string
+	// Beside keeps strategies that no row names, and which thus have nothing to
+	// be compared with, to columns of rows with one of the given values.
+	Beside map[string]any
 
-	set   []caseKey // in the order of the table
-	where []caseFilter
-	named map[string]map[string]bool // by strategy of the table: its columns
+	set           []caseKey // in the order of the table
+	where, beside []caseFilter
+	named         map[string]map[string]bool // by strategy of the table: its columns
+	aside         map[string]bool            // columns that Beside leaves out
 }
 
 // skips tells whether a strategy does not run in a column.
 func (s *Cases) skips(column string, strategy *Strategy) bool {
+	if s.named[strategy.Name] == nil && s.aside[column] {
+		return true
+	}
 	for _, name := range append([]string{strategy.Name}, strategy.like...) {
 		if columns, ok := s.named[name]; ok {
 			return !columns[column]
@@ -77,6 +84,7 @@ func (s *Cases) fields() []field {
 		{key: "set", free: &s.Set},
 		{key: "where", free: &s.Where},
 		{key: "strategy_column", set: text(&s.StrategyColumn)},
+		{key: "beside", free: &s.Beside},
 	}
 }
 
@@ -96,7 +104,7 @@ func (c *Config) addCases() error {
 	c.Columns = nil
 	seen := map[string]bool{}
 	for r := range table.Rows {
-		if !s.takes(table, r) {
+		if !takes(s.where, table, r) {
 			continue
 		}
 		col := Column{Name: s.name(table, r)}
@@ -111,6 +119,7 @@ func (c *Config) addCases() error {
 			continue
 		}
 		seen[col.Name] = true
+		s.aside[col.Name] = !takes(s.beside, table, r)
 		trial := c.base
 		for _, k := range s.set {
 			l := leaf{splitKey(k.key), k.value(table.At(r, k.column))}
@@ -150,11 +159,11 @@ func hasColumn(key, reference string, table *results.Frame, column string) error
 	return &keyError{key, fmt.Sprintf(": %s has no column %q; nearest is %s, allowed: %s", reference, column, nearest.Name(column, have), strings.Join(have, ", "))}
 }
 
-// check reads Set and Where against the table's columns.
+// check reads Set, Where and Beside against the table's columns.
 func (s *Cases) check(table *results.Frame) error {
 	have := columnNames(table)
 	known := func(key, column string) error { return hasColumn(key, s.Reference, table, column) }
-	s.set, s.where, s.named = nil, nil, map[string]map[string]bool{}
+	s.set, s.named, s.aside = nil, map[string]map[string]bool{}, map[string]bool{}
 	if s.StrategyColumn != "" {
 		if err := known("cases.strategy_column", s.StrategyColumn); err != nil {
 			return err
@@ -191,27 +200,37 @@ func (s *Cases) check(table *results.Frame) error {
 	slices.SortFunc(s.set, func(a, b caseKey) int {
 		return slices.Index(have, a.column) - slices.Index(have, b.column)
 	})
-	for _, l := range leaves(nil, s.Where) {
-		column := strings.Join(l.path, ".")
-		if err := known("cases.where."+column, column); err != nil {
-			return err
-		}
-		list, ok := l.value.([]any)
-		if !ok {
-			list = []any{l.value}
-		}
-		f := caseFilter{column: column}
-		for _, v := range list {
-			f.values = append(f.values, plain(v))
-		}
-		s.where = append(s.where, f)
+	var err error
+	if s.where, err = s.filters("where", s.Where, table); err != nil {
+		return err
 	}
-	return nil
+	s.beside, err = s.filters("beside", s.Beside, table)
+	return err
 }
 
-// takes tells whether Where keeps row r.
-func (s *Cases) takes(table *results.Frame, r int) bool {
-	for _, f := range s.where {
+// filters reads Where or Beside, whichever the key is.
+func (s *Cases) filters(key string, by map[string]any, table *results.Frame) (list []caseFilter, err error) {
+	for _, l := range leaves(nil, by) {
+		column := strings.Join(l.path, ".")
+		if err := hasColumn("cases."+key+"."+column, s.Reference, table, column); err != nil {
+			return nil, err
+		}
+		values, ok := l.value.([]any)
+		if !ok {
+			values = []any{l.value}
+		}
+		f := caseFilter{column: column}
+		for _, v := range values {
+			f.values = append(f.values, plain(v))
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// takes tells whether filters keep row r.
+func takes(filters []caseFilter, table *results.Frame, r int) bool {
+	for _, f := range filters {
 		if !slices.Contains(f.values, table.At(r, f.column).String()) {
 			return false
 		}

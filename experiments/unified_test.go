@@ -145,7 +145,7 @@ func TestUnifiedPoints(t *testing.T) {
 }
 
 // Strategies that the table names run where a row names them, with those that
-// are like them; all others everywhere.
+// are like them; all others everywhere, or where beside has them.
 func TestCasesStrategies(t *testing.T) {
 	const file = `name = "g"
 node.name = "a100-40-1"
@@ -187,6 +187,27 @@ name = "everywhere"
 	// The table has BERT with six amounts of noise, all with g10.
 	if have["uvm"] != 1 || have["uvm, other"] != 1 || have["g10"] != 6 || have["everywhere"] != 6 {
 		t.Errorf("cells by strategy: %v", have)
+	}
+	// Beside has those that it does not name only where there is no noise.
+	beside := strings.Replace(file, "where.network", "beside.noise = 0\nwhere.network", 1)
+	if c, err = Parse("x.toml", beside); err != nil {
+		t.Fatal(err)
+	}
+	if cells, err = c.Cells((&fake{}).Devices); err != nil {
+		t.Fatal(err)
+	}
+	have = map[string]int{}
+	for _, cell := range cells {
+		have[cell.Strategy]++
+		if cell.Strategy == "everywhere" && cell.Column != "BERT_Base, 0" {
+			t.Errorf("%q runs in %q", cell.Strategy, cell.Column)
+		}
+	}
+	if have["uvm"] != 1 || have["uvm, other"] != 1 || have["g10"] != 6 || have["everywhere"] != 1 {
+		t.Errorf("with beside: cells by strategy: %v", have)
+	}
+	if _, err := Parse("x.toml", strings.Replace(beside, "beside.noise", "beside.noises", 1)); err == nil || !strings.Contains(err.Error(), `cases.beside.noises: g10 has no column "noises"; nearest is noise`) {
+		t.Errorf("error %v", err)
 	}
 	if _, err := Parse("x.toml", strings.Replace(file, `"strategy"`, `"strategies"`, 1)); err == nil || !strings.Contains(err.Error(), `cases.strategy_column: g10 has no column "strategies"; nearest is strategy`) {
 		t.Errorf("error %v", err)

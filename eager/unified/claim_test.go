@@ -60,10 +60,10 @@ func (r *rig) place(ids ...int32) {
 	b := r.mem.driver.book
 	for _, id := range ids {
 		for i := b.storages[number(id)].first; i != none; i = b.storages[number(id)].first {
-			if b.runs[i].place == device {
+			if b.run(i).place == device {
 				break
 			}
-			b.move(i, b.runs[i].len(), device, aged)
+			b.move(i, b.run(i).len(), device, aged)
 		}
 	}
 }

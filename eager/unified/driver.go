@@ -226,8 +226,8 @@ func (d *driver) check() error {
 			continue
 		}
 		pages += int64(x.pages)
-		for i := x.first; i != none; i = d.book.runs[i].right {
-			r := &d.book.runs[i]
+		for i := x.first; i != none; i = d.book.run(i).right {
+			r := d.book.run(i)
 			if r.list == evictSSD || r.list == evictHost {
 				return fmt.Errorf("storage %d, held, is to leave", id)
 			}
@@ -263,7 +263,7 @@ func (d *driver) hungry() bool {
 func (d *driver) keep(id int32) {
 	b := d.book
 	for i := b.at(id).first; i != none; {
-		r := &b.runs[i]
+		r := b.run(i)
 		next := r.right
 		if r.list == evictSSD || r.list == evictHost {
 			b.move(i, r.len(), device, aged)
@@ -315,7 +315,7 @@ func (d *driver) fetch(id int32) {
 func (d *driver) queue(id int32, by [numPlaces]list) {
 	b := d.book
 	for i := b.at(id).first; i != none; {
-		r := &b.runs[i]
+		r := b.run(i)
 		next := r.right
 		if l := by[r.place]; l != idle && (r.list == idle || r.list == aged) {
 			b.move(i, r.len(), r.place, l)
@@ -360,8 +360,8 @@ func (d *driver) ask(o *operand, m *side) (faults int64) {
 	}
 	s.live, s.needed = true, b.now
 	m.bytes += int64(o.pages) * int64(d.opt.Page)
-	for i := s.first; i != none; i = b.runs[i].right {
-		r := &b.runs[i]
+	for i := s.first; i != none; i = b.run(i).right {
+		r := b.run(i)
 		n := r.len()
 		if r.list == aged {
 			continue
@@ -404,8 +404,8 @@ func (d *driver) own(id, pages int32) {
 			l = aged
 		}
 		last := s.first
-		for b.runs[last].right != none {
-			last = b.runs[last].right
+		for b.run(last).right != none {
+			last = b.run(last).right
 		}
 		b.move(last, n, at, l)
 		left -= n
@@ -418,8 +418,8 @@ func (d *driver) own(id, pages int32) {
 func (d *driver) written(id int32) {
 	s := &d.book.storages[id]
 	s.version++
-	for i := s.first; i != none; i = d.book.runs[i].right {
-		d.book.runs[i].token = s.version
+	for i := s.first; i != none; i = d.book.run(i).right {
+		d.book.run(i).token = s.version
 	}
 }
 
@@ -454,10 +454,8 @@ func (d *driver) wait() (int64, error) {
 // batches runs one batch, or several equal ones at once, at most n. It returns
 // how many, 0 if a batch moves nothing; then further ones would not either.
 func (d *driver) batches(n int64) int64 {
-	if q, only := d.only(); only {
-		if done := d.repeat(q, n); done > 0 {
-			return done
-		}
+	if done := d.repeat(n); done > 0 {
+		return done
 	}
 	moved := d.batch()
 	if moved == 0 && (d.waiting || d.hungry()) { // protection may be all that is in the way
@@ -491,26 +489,27 @@ func (d *driver) note(in, out, n int64) {
 	}
 }
 
-// only is the one queue that is not empty, if there is just one.
-func (d *driver) only() (list, bool) {
-	found := idle
+// active is the first and the last queue that is not empty, idle if there is none.
+func (d *driver) active() (first, last list) {
 	for q := evictSSD; q < numLists; q++ {
-		if d.book.queued[q] > 0 {
-			if found != idle {
-				return idle, false
-			}
-			found = q
+		if d.book.queued[q] == 0 {
+			continue
 		}
+		if first == idle {
+			first = q
+		}
+		last = q
 	}
-	return found, found != idle
+	return first, last
 }
 
 // expel carries out planned evictions of a queue as far as the batch allows,
 // and returns how many pages left.
 func (d *driver) expel(q list) (moved int64) {
-	for i := d.book.head(q); i != none; i = d.book.head(q) {
+	for d.book.queued[q] > 0 {
+		i := d.book.head(q)
 		to, n := d.below(q == evictHost, none)
-		if n = min(n, d.book.runs[i].len()); n == 0 {
+		if n = min(n, d.book.run(i).len()); n == 0 {
 			break
 		}
 		d.spend(to, n)
@@ -527,7 +526,7 @@ func (d *driver) expel(q list) (moved int64) {
 // the second.
 func (d *driver) below(choice bool, for_ int32) (to place, n int64) {
 	b := d.book
-	swap := for_ != none && b.runs[for_].place == host
+	swap := for_ != none && b.run(for_).place == host
 	if room := b.room[host] - b.used[host]; choice && room > 0 {
 		if swap {
 			return host, d.left.out
@@ -553,9 +552,11 @@ func (d *driver) spend(to place, n int64) {
 // how many pages came.
 func (d *driver) bring(q list) (moved int64) {
 	b := d.book
-	for i := b.head(q); i != none; i = b.head(q) {
-		from := b.runs[i].place
-		n := min(b.runs[i].len(), d.arrivals(from))
+	for b.queued[q] > 0 {
+		i := b.head(q)
+		r := b.run(i)
+		from := r.place
+		n := min(r.len(), d.arrivals(from))
 		if n == 0 {
 			break
 		}
@@ -566,7 +567,7 @@ func (d *driver) bring(q list) (moved int64) {
 			if v == none {
 				break
 			}
-			n = min(n, b.runs[v].len())
+			n = min(n, b.run(v).len())
 			if d.dead(v) {
 				d.drop(v, n)
 			} else {
@@ -609,7 +610,7 @@ func (d *driver) arrivals(from place) int64 {
 // them.
 func (d *driver) victim(i int32) int32 {
 	b := d.book
-	if b.runs[i].list < fetchSSD || !d.paging.Spare || d.pressed || d.needed(i) {
+	if b.run(i).list < fetchSSD || !d.paging.Spare || d.pressed || d.needed(i) {
 		return b.victim(unheld)
 	}
 	return b.victim(unprotected)
@@ -618,13 +619,13 @@ func (d *driver) victim(i int32) int32 {
 // needed tells whether a kernel needs the storage of run i: one that holds it,
 // or the current one. Between kernels none does.
 func (d *driver) needed(i int32) bool {
-	s := &d.book.storages[d.book.runs[i].storage]
+	s := &d.book.storages[d.book.run(i).storage]
 	return s.held != 0 || d.waiting && s.needed == d.book.now
 }
 
 // dead tells whether the pages of a run may be forgotten.
 func (d *driver) dead(i int32) bool {
-	return d.paging.DropDead && !d.book.storages[d.book.runs[i].storage].live
+	return d.paging.DropDead && !d.book.storages[d.book.run(i).storage].live
 }
 
 // leave moves the first n pages of a run on the device to a place below. Those
@@ -632,7 +633,7 @@ func (d *driver) dead(i int32) bool {
 func (d *driver) leave(i int32, n int64, to place) {
 	l := idle
 	if d.needed(i) {
-		if d.book.runs[i].list == aged { // else it is missed already
+		if d.book.run(i).list == aged { // else it is missed already
 			d.book.missing += n
 		}
 		l = demandHost
@@ -652,12 +653,12 @@ func (d *driver) drop(i int32, n int64) {
 
 // land brings the first n pages of a run to the device.
 func (d *driver) land(i int32, n int64) {
-	if by := d.book.storages[d.book.runs[i].storage].held; by != 0 {
+	if by := d.book.storages[d.book.run(i).storage].held; by != 0 {
 		d.arrived(by, n)
 	} else if d.needed(i) {
 		d.book.missing -= n
 	}
-	if from := d.book.runs[i].place; from == nowhere {
+	if from := d.book.run(i).place; from == nowhere {
 		d.counts.mapped += n
 	} else {
 		d.counts.in[from] += n
@@ -681,29 +682,68 @@ func (d *driver) arrived(by uint8, n int64) {
 }
 
 // repeat runs batches that do all the same at once, at most most of them: those
-// that serve one queue alone, from one run, at the cost of at most one run.
-// It returns how many, 0 if it is not worth it.
-func (d *driver) repeat(q list, most int64) int64 {
-	b := d.book
+// that serve one queue alone, or both of what leaves, each from one run, at the
+// cost of at most one run. It returns how many, 0 if it is not worth it.
+func (d *driver) repeat(most int64) int64 {
 	d.left = d.limits
-	i := b.head(q)
-	total := b.runs[i].len() // pages of all batches
-	if q == evictSSD || q == evictHost {
-		to, each := d.below(q == evictHost, none)
-		if to == host {
-			total = min(total, b.room[host]-b.used[host])
-		} else {
-			total = min(total, b.room[ssd]-b.used[ssd])
-		}
-		n := times(total, each, most)
-		if n > 1 && !d.needed(i) {
-			d.leave(i, n*each, to)
-			d.note(0, each, n)
-			return n
-		}
+	switch first, last := d.active(); {
+	case first == idle:
+		return 0
+	case first == evictSSD && last == evictHost:
+		return d.repeatBoth(most)
+	case first != last:
+		return 0
+	case first <= evictHost:
+		return d.repeatOut(first, most)
+	default:
+		return d.repeatIn(first, most)
+	}
+}
+
+// leaving is how many batches can take from a queue of what leaves, and how many
+// pages each, to where.
+func (d *driver) leaving(q list, most int64) (to place, each, n int64) {
+	i := d.book.head(q)
+	to, each = d.below(q == evictHost, none)
+	total := min(d.book.run(i).len(), d.book.room[to]-d.book.used[to])
+	if d.needed(i) {
+		return to, each, 0
+	}
+	return to, each, times(total, each, most)
+}
+
+// repeatOut is repeat for one queue of what leaves.
+func (d *driver) repeatOut(q list, most int64) int64 {
+	to, each, n := d.leaving(q, most)
+	if n <= 1 {
 		return 0
 	}
-	from := b.runs[i].place
+	d.leave(d.book.head(q), n*each, to)
+	d.note(0, each, n)
+	return n
+}
+
+// repeatBoth is repeat for both of them. When the host is full nothing can: the
+// SSD's share of a batch is spent.
+func (d *driver) repeatBoth(most int64) int64 {
+	_, far, n := d.leaving(evictSSD, most)
+	d.spend(ssd, far)
+	to, near, m := d.leaving(evictHost, most)
+	if n = min(n, m); n <= 1 {
+		return 0
+	}
+	d.leave(d.book.head(evictSSD), n*far, ssd)
+	d.leave(d.book.head(evictHost), n*near, to)
+	d.note(0, far+near, n)
+	return n
+}
+
+// repeatIn is repeat for one queue of what arrives.
+func (d *driver) repeatIn(q list, most int64) int64 {
+	b := d.book
+	i := b.head(q)
+	total := b.run(i).len() // pages of all batches
+	from := b.run(i).place
 	each := d.arrivals(from) // pages of one batch
 	free := b.room[device] - b.used[device]
 	if free > 0 {
@@ -719,7 +759,7 @@ func (d *driver) repeat(q list, most int64) int64 {
 	if v == none || d.needed(v) {
 		return 0
 	}
-	total = min(total, b.runs[v].len())
+	total = min(total, b.run(v).len())
 	if d.dead(v) {
 		n := times(total, each, most)
 		if n > 1 {

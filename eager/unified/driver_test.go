@@ -32,8 +32,8 @@ func touching(ids ...int32) *kernel {
 
 // at counts the pages of a storage by place.
 func at(d *driver, id int32) (n [numPlaces]int64) {
-	for i := d.book.storages[id].first; i != none; i = d.book.runs[i].right {
-		n[d.book.runs[i].place] += d.book.runs[i].len()
+	for i := d.book.storages[id].first; i != none; i = d.book.run(i).right {
+		n[d.book.run(i).place] += d.book.run(i).len()
 	}
 	return n
 }
@@ -175,6 +175,65 @@ func TestProtectedPages(t *testing.T) {
 		mustRun(t, d, now, k)
 		if at(d, 2)[device] != 4 {
 			t.Errorf("with %v protected the kernel ran on %v", c.spare, at(d, 2))
+		}
+	}
+}
+
+// TestBatchesAtOnce: batches that do all the same run at once, and leave what they
+// leave one by one; also where the host fills up on the way, or where the SSD is as
+// fast as the link.
+func TestBatchesAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		hints []hint
+		host  sim.Bytes
+		ssd   sim.Rate
+	}{
+		{"to the SSD", []hint{{id: 0, pages: 40, kind: leave, to: ssd}}, 64 * 4 * sim.KiB, sim.GBps(1)},
+		{"to the host", []hint{{id: 0, pages: 40, kind: leave, to: host}}, 64 * 4 * sim.KiB, sim.GBps(1)},
+		{"to both", []hint{{id: 0, pages: 40, kind: leave, to: host}, {id: 1, pages: 24, kind: leave, to: ssd}}, 64 * 4 * sim.KiB, sim.GBps(1)},
+		{"to both, the host fills up", []hint{{id: 0, pages: 40, kind: leave, to: host}, {id: 1, pages: 24, kind: leave, to: ssd}}, 20 * 4 * sim.KiB, sim.GBps(1)},
+		{"to both, the host is full", []hint{{id: 0, pages: 40, kind: leave, to: host}, {id: 1, pages: 24, kind: leave, to: ssd}}, 0, sim.GBps(1)},
+		{"to both, a fast SSD", []hint{{id: 0, pages: 40, kind: leave, to: host}, {id: 1, pages: 24, kind: leave, to: ssd}}, 64 * 4 * sim.KiB, sim.GBps(4)},
+	} {
+		o := tiny()
+		o.Device, o.Host, o.SSDRate = 64*4*sim.KiB, c.host, c.ssd
+		var ds [2]*driver
+		for i := range ds {
+			ds[i] = newDriver(o, policies.Paging{Oldest: true})
+			now := mustRun(t, ds[i], 0, &kernel{operands: []operand{{id: 0, pages: 40, write: true}, {id: 1, pages: 24, write: true}}})
+			ds[i].turn(now, &kernel{hints: c.hints})
+		}
+		steps := 0
+		for range 60 {
+			before := ds[0].tick
+			if done := ds[0].batches(1 << 20); done > 0 {
+				ds[0].tick += done * tinyBatch
+			}
+			for ds[1].tick < ds[0].tick {
+				if ds[1].batch() == 0 {
+					t.Fatalf("%s: a batch that moves nothing", c.name)
+				}
+				ds[1].note(0, ds[1].limits.out-ds[1].left.out, 1)
+				ds[1].tick += tinyBatch
+			}
+			if ds[0].tick > before+tinyBatch {
+				steps++
+			}
+			for id := range int32(2) {
+				if a, b := at(ds[0], id), at(ds[1], id); a != b {
+					t.Fatalf("%s: storage %d by place %v, one by one %v", c.name, id, a, b)
+				}
+			}
+			if ds[0].counts != ds[1].counts {
+				t.Fatalf("%s: %+v, one by one %+v", c.name, ds[0].counts, ds[1].counts)
+			}
+		}
+		if ds[0].book.used[device] > 24 {
+			t.Errorf("%s: %d pages are still there", c.name, ds[0].book.used[device])
+		}
+		if steps == 0 {
+			t.Errorf("%s: all batches run one by one", c.name)
 		}
 	}
 }

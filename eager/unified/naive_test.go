@@ -404,8 +404,8 @@ func TestHoldsAgainstPages(t *testing.T) {
 				} else if fits {
 					for _, o := range k.operands {
 						if b := d.book; int(o.id) < len(b.storages) {
-							for i := b.storages[o.id].first; i != none; i = b.runs[i].right {
-								if l := b.runs[i].list; l == evictSSD || l == evictHost {
+							for i := b.storages[o.id].first; i != none; i = b.run(i).right {
+								if l := b.run(i).list; l == evictSSD || l == evictHost {
 									kept++
 								}
 							}
@@ -602,9 +602,9 @@ func dump(d *driver) string {
 	b := d.book
 	var s string
 	for id := range b.storages {
-		for i := b.storages[id].first; i != none; i = b.runs[i].right {
-			for n := b.runs[i].lo; n < b.runs[i].hi; n++ {
-				if r := &b.runs[i]; r.place != nowhere || r.list != idle {
+		for i := b.storages[id].first; i != none; i = b.run(i).right {
+			for n := b.run(i).lo; n < b.run(i).hi; n++ {
+				if r := b.run(i); r.place != nowhere || r.list != idle {
 					s += fmt.Sprintf("%d.%d:%d/%d ", id, n, r.place, r.list)
 				}
 			}
@@ -613,8 +613,8 @@ func dump(d *driver) string {
 	for l := aged; l < numLists; l++ {
 		s += fmt.Sprintf("\n%d:", l)
 		for i := b.head(l); i != none; i = b.after(i, l) {
-			for n := b.runs[i].lo; n < b.runs[i].hi; n++ {
-				s += fmt.Sprintf(" %d.%d", b.runs[i].storage, n)
+			for n := b.run(i).lo; n < b.run(i).hi; n++ {
+				s += fmt.Sprintf(" %d.%d", b.run(i).storage, n)
 			}
 		}
 	}

@@ -74,12 +74,16 @@ const (
 	numChoices
 )
 
+// chunk is how many runs are made at a time.
+const chunk = 1 << 12
+
 // book knows where every page is. All its operations work on runs: their cost
 // does not depend on the number of pages.
 type book struct {
 	storages []storage
-	runs     []run
-	spare    []int32 // unused runs
+	runs     []*[chunk]run // there may be millions, which are never copied
+	made     int32         // runs
+	spare    []int32       // of them, those that are not used
 	// oldest is where victims are looked for: no run of aged before it may
 	// leave, of all or of those that are not protected. See book.victim.
 	oldest [numChoices]int32
@@ -92,10 +96,10 @@ type book struct {
 }
 
 func newBook(deviceRoom, hostRoom, ssdRoom int64) *book {
-	b := &book{runs: make([]run, numLists), oldest: [numChoices]int32{none, none}}
+	b := &book{oldest: [numChoices]int32{none, none}}
 	b.room = [numPlaces]int64{nowhere: 1<<63 - 1, device: deviceRoom, host: hostRoom, ssd: ssdRoom}
-	for l := range b.runs {
-		b.runs[l] = run{storage: none, list: list(l), prev: int32(l), next: int32(l), left: none, right: none}
+	for l := range int32(numLists) {
+		b.alloc(run{storage: none, list: list(l), prev: l, next: l, left: none, right: none})
 	}
 	return b
 }
@@ -107,7 +111,7 @@ func (b *book) head(l list) int32 { return b.after(int32(l), l) }
 
 // after is the run behind i in l.
 func (b *book) after(i int32, l list) int32 {
-	if n := b.runs[i].next; n != int32(l) {
+	if n := b.run(i).next; n != int32(l) {
 		return n
 	}
 	return none
@@ -119,7 +123,7 @@ func (b *book) after(i int32, l list) int32 {
 func (b *book) victim(c choice) int32 {
 	v := b.oldest[c]
 	for v != none {
-		if s := &b.storages[b.runs[v].storage]; s.held == 0 && (c == unheld || s.spared != b.now) {
+		if s := &b.storages[b.run(v).storage]; s.held == 0 && (c == unheld || s.spared != b.now) {
 			break
 		}
 		v = b.after(v, aged)
@@ -161,7 +165,7 @@ func (b *book) lay(id int32, at place) {
 	}
 	i := b.alloc(run{storage: id, hi: s.pages, place: at, left: none, right: none})
 	if at != nowhere {
-		b.runs[i].token = s.version
+		b.run(i).token = s.version
 	}
 	s.first = i
 	b.used[at] += int64(s.pages)
@@ -170,28 +174,37 @@ func (b *book) lay(id int32, at place) {
 	}
 }
 
+// run is a run by its number. Where it is stays the same as long as it is in use.
+func (b *book) run(i int32) *run { return &b.runs[uint32(i)/chunk][uint32(i)%chunk] }
+
+// alloc gives a run a number.
 func (b *book) alloc(r run) int32 {
 	if n := len(b.spare); n > 0 {
 		i := b.spare[n-1]
 		b.spare = b.spare[:n-1]
-		b.runs[i] = r
+		*b.run(i) = r
 		return i
 	}
-	b.runs = append(b.runs, r)
-	return int32(len(b.runs) - 1)
+	i := b.made
+	if i%chunk == 0 {
+		b.runs = append(b.runs, new([chunk]run))
+	}
+	b.made++
+	*b.run(i) = r
+	return i
 }
 
 // link puts a run that is in no list at the end of l.
 func (b *book) link(i int32, l list) {
-	r := &b.runs[i]
+	r := b.run(i)
 	r.list = l
 	if l == idle {
 		return
 	}
 	b.queued[l] += r.len()
-	p := b.runs[l].prev
+	p := b.run(int32(l)).prev
 	r.prev, r.next = p, int32(l)
-	b.runs[p].next, b.runs[l].prev = i, i
+	b.run(p).next, b.run(int32(l)).prev = i, i
 	if l != aged {
 		return
 	}
@@ -204,7 +217,7 @@ func (b *book) link(i int32, l list) {
 
 // unlink takes a run out of its list.
 func (b *book) unlink(i int32) {
-	r := &b.runs[i]
+	r := b.run(i)
 	if r.list == idle {
 		return
 	}
@@ -214,7 +227,7 @@ func (b *book) unlink(i int32) {
 		}
 	}
 	b.queued[r.list] -= r.len()
-	b.runs[r.prev].next, b.runs[r.next].prev = r.next, r.prev
+	b.run(r.prev).next, b.run(r.next).prev = r.next, r.prev
 	r.list = idle
 }
 
@@ -227,14 +240,14 @@ func (b *book) count(l list, n int64) {
 
 // forget removes a run of no pages from its storage.
 func (b *book) forget(i int32) {
-	r := &b.runs[i]
+	r := b.run(i)
 	if r.left == none {
 		b.storages[r.storage].first = r.right
 	} else {
-		b.runs[r.left].right = r.right
+		b.run(r.left).right = r.right
 	}
 	if r.right != none {
-		b.runs[r.right].left = r.left
+		b.run(r.right).left = r.left
 	}
 	b.spare = append(b.spare, i)
 }
@@ -244,7 +257,7 @@ func (b *book) forget(i int32) {
 // It tells whether anything of the run is left. Books about the current kernel
 // are the caller's.
 func (b *book) move(i int32, n int64, to place, l list) (left bool) {
-	r := &b.runs[i]
+	r := b.run(i)
 	token := r.token
 	if to == nowhere {
 		token = 0
@@ -252,8 +265,8 @@ func (b *book) move(i int32, n int64, to place, l list) (left bool) {
 	b.used[r.place] -= n
 	b.used[to] += n
 	if j := r.left; j != none {
-		p := &b.runs[j]
-		if p.place == to && p.list == l && p.token == token && (l == idle || b.runs[l].prev == j) {
+		p := b.run(j)
+		if p.place == to && p.list == l && p.token == token && (l == idle || b.run(int32(l)).prev == j) {
 			b.count(r.list, -n)
 			b.count(l, n)
 			p.hi += int32(n)
@@ -269,7 +282,7 @@ func (b *book) move(i int32, n int64, to place, l list) (left bool) {
 	}
 	if n == r.len() {
 		b.unlink(i)
-		b.runs[i].place, b.runs[i].token = to, token
+		r.place, r.token = to, token
 		b.link(i, l)
 		b.heal(i)
 		return false
@@ -279,24 +292,24 @@ func (b *book) move(i int32, n int64, to place, l list) (left bool) {
 	part.place, part.token, part.right = to, token, i
 	b.count(r.list, -n)
 	r.lo += int32(n)
-	j := b.alloc(part) // r is not valid any more
+	j := b.alloc(part)
 	if part.left == none {
 		b.storages[part.storage].first = j
 	} else {
-		b.runs[part.left].right = j
+		b.run(part.left).right = j
 	}
-	b.runs[i].left = j
+	r.left = j
 	b.link(j, l)
 	return true
 }
 
 // heal joins an idle run with the one to its right if nothing tells them apart.
 func (b *book) heal(i int32) {
-	r := &b.runs[i]
+	r := b.run(i)
 	if r.list != idle || r.right == none {
 		return
 	}
-	n := &b.runs[r.right]
+	n := b.run(r.right)
 	if n.list != idle || n.place != r.place || n.token != r.token {
 		return
 	}
@@ -309,7 +322,7 @@ func (b *book) heal(i int32) {
 func (b *book) discard(id int32) {
 	s := &b.storages[id]
 	for i := s.first; i != none; {
-		r := &b.runs[i]
+		r := b.run(i)
 		next := r.right
 		b.used[r.place] -= r.len()
 		b.unlink(i)
@@ -321,8 +334,8 @@ func (b *book) discard(id int32) {
 
 // touch makes the pages of a storage the ones used last, in their order.
 func (b *book) touch(id int32) {
-	for i := b.storages[id].first; i != none; i = b.runs[i].right {
-		if b.runs[i].list == aged {
+	for i := b.storages[id].first; i != none; i = b.run(i).right {
+		if b.run(i).list == aged {
 			b.unlink(i)
 			b.link(i, aged)
 		}
@@ -333,8 +346,8 @@ func (b *book) touch(id int32) {
 // nothing, and have its current content.
 func (b *book) holds(id int32) bool {
 	s := &b.storages[id]
-	for i := s.first; i != none; i = b.runs[i].right {
-		if r := &b.runs[i]; r.list != aged || r.token != s.version {
+	for i := s.first; i != none; i = b.run(i).right {
+		if r := b.run(i); r.list != aged || r.token != s.version {
 			return false
 		}
 	}
@@ -349,8 +362,8 @@ func (b *book) check() error {
 	for id := range b.storages {
 		s := &b.storages[id]
 		at, left := int32(0), none
-		for i := s.first; i != none; i = b.runs[i].right {
-			r := &b.runs[i]
+		for i := s.first; i != none; i = b.run(i).right {
+			r := b.run(i)
 			if r.storage != int32(id) || r.lo != at || r.hi <= r.lo || r.left != left {
 				return fmt.Errorf("storage %d: run of pages %d to %d where page %d is due", id, r.lo, r.hi, at)
 			}
@@ -371,7 +384,7 @@ func (b *book) check() error {
 	for l := range numLists {
 		n := int64(0)
 		for i := b.head(l); l != idle && i != none; i = b.after(i, l) {
-			n += b.runs[i].len()
+			n += b.run(i).len()
 		}
 		if l != idle && (n != queued[l] || n != b.queued[l]) {
 			return fmt.Errorf("list %d: the books say %d pages, its runs %d, the storages %d", l, b.queued[l], n, queued[l])
