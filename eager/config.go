@@ -34,7 +34,8 @@ type Config struct {
 
 	// DirectAsBuilt runs direct memory as the simulator of G10 does: the rates of
 	// Unified are multiples of 2^30 bytes per second where they say 10^9, and
-	// memory that follows a plan is bounded by its addresses alone.
+	// memory that follows a plan is bounded by its addresses alone and prefetches
+	// nothing from the host.
 	DirectAsBuilt bool
 
 	// Unbounded takes the limit off device memory: the ideal run.
